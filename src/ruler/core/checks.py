@@ -1,0 +1,122 @@
+"""The only argument validators: what comes from outside becomes a checked (n, p) matrix."""
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ruler.core.arithmetic import iterate_blocks, norm_rows
+from ruler.core.errors import InputError
+from ruler.core.types import FloatArray
+
+_BLOCK_ELEMENTS = 1 << 20
+_SMALLEST_SQUARE = np.finfo(np.float64).tiny
+
+
+def as_matrix(value: Any, name: str) -> npt.NDArray[Any]:
+    """A NumPy (n, p) view of anything array-like, on the host.
+
+    Takes NumPy arrays and memory maps (not copied), torch tensors on any device, JAX, CuPy and other DLPack
+    arrays, ``Embeddings``, and nested lists.
+
+    Raises:
+        InputError: Not numeric, not 2-D, or empty. The message names the argument.
+    """
+    array = _as_array(value, name)
+    if array.dtype.kind not in "fiub":
+        raise InputError(f"{name} must hold real numbers; got dtype {array.dtype}. Convert it to float first.")
+    if array.ndim != 2:
+        raise InputError(
+            f"{name} must be 2-D, one row a record; got {array.ndim}-D, shape {array.shape}. "
+            "Flatten or pool each record into one vector."
+        )
+    if 0 in array.shape:
+        raise InputError(f"{name} must not be empty; got shape {array.shape}. Give at least one row and column.")
+    return array
+
+
+def _as_array(value: Any, name: str) -> npt.NDArray[Any]:
+    if hasattr(value, "detach"):  # a torch tensor: leave the graph, the device and bfloat16 behind
+        value = value.detach().cpu()
+        if str(value.dtype) == "torch.bfloat16":
+            value = value.float()
+    elif hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray) and not _is_on_host(value):
+        value = _fetch_from_device(value)
+    try:
+        return np.asanyarray(value)
+    except (ValueError, TypeError) as error:
+        raise InputError(f"{name} must be an array of numbers; got {type(value).__name__} ({error}).") from error
+
+
+def _is_on_host(value: Any) -> bool:
+    return int(value.__dlpack_device__()[0]) == 1
+
+
+def _fetch_from_device(value: Any) -> Any:
+    from ruler.core.optional import load_optional
+
+    return load_optional("torch", "reading an array that lies on an accelerator").from_dlpack(value).cpu()
+
+
+def check_same_shape(a: npt.NDArray[Any], b: npt.NDArray[Any], names: tuple[str, str]) -> None:
+    """Both matrices describe the same records with the same width."""
+    if a.shape != b.shape:
+        raise InputError(
+            f"{names[0]} and {names[1]} must have the same shape, the same records in the same order; "
+            f"got {a.shape} and {b.shape}."
+        )
+
+
+def check_same_width(a: npt.NDArray[Any], b: npt.NDArray[Any], names: tuple[str, str]) -> None:
+    """Both matrices come from the same embedding space."""
+    if a.shape[1] != b.shape[1]:
+        raise InputError(
+            f"{names[0]} and {names[1]} must have the same number of columns; "
+            f"got {a.shape[1]} and {b.shape[1]}. Embed both with the same model and layer."
+        )
+
+
+def measure_norms(matrix: npt.NDArray[Any], name: str) -> FloatArray:
+    """Euclidean norms of all rows in float64, shape (n,), read in blocks, with every row checked.
+
+    Raises:
+        InputError: NaN or inf, or norms that over- or underflow; the message counts the rows.
+    """
+    norms = np.empty(len(matrix))
+    bad: Counter[str] = Counter()
+    for start, stop in iterate_blocks(len(matrix), block_rows_for(matrix.shape[1])):
+        block = np.asarray(matrix[start:stop], dtype=np.float64)
+        with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+            norms[start:stop] = norm_rows(block)
+            is_sound = (norms[start:stop] < np.inf) & (norms[start:stop] ** 2 >= _SMALLEST_SQUARE)
+        if not is_sound.all():
+            bad.update(_count_faults(block[~is_sound]))
+    for fault, message in _FAULTS.items():
+        if bad[fault]:
+            raise InputError(message.format(name=name, n_rows=bad[fault]))
+    return norms
+
+
+_FAULTS = {
+    "not finite": "{name} must be finite; got NaN or inf in {n_rows} rows. "
+    "Drop these records or mend the model that made them.",
+    "overflow": "{name} must have norms that float64 can hold; got overflow in {n_rows} rows. Rescale the rows.",
+    "underflow": "{name} must have norms that float64 can hold; got underflow in {n_rows} rows. Rescale the rows.",
+}
+
+
+def _count_faults(suspects: FloatArray) -> dict[str, int]:
+    is_finite = np.isfinite(suspects).all(axis=1)
+    is_zero = (suspects == 0).all(axis=1)
+    is_large = np.abs(suspects).max(axis=1) > 1
+    return {
+        "not finite": int((~is_finite).sum()),
+        "overflow": int((is_finite & is_large).sum()),
+        "underflow": int((is_finite & ~is_large & ~is_zero).sum()),
+    }
+
+
+def block_rows_for(n_columns: int) -> int:
+    """How many rows of this width make a block of about 8 MB in float64."""
+    return max(1, _BLOCK_ELEMENTS // n_columns)

@@ -1,0 +1,53 @@
+"""Every error that RULER raises on purpose.
+
+RulerError
+├── InputError            (ValueError)        an argument breaks a rule
+│   ├── UnknownNameError  (ValueError)        a name that is not in a registry
+│   └── FileFormatError   (ValueError)        a file that cannot be read safely
+├── DataMismatchError     (ValueError)        data that is not the version it claims to be
+├── LayerNotFoundError    (LookupError)       a model without a task head that we can find
+├── UnstableModelError    (RuntimeError)      a model that answers differently on the same input
+├── DivergedError         (RuntimeError)      training or unlearning left the numbers
+├── CheckpointError       (RuntimeError)      a stored model that fails its checksum or manifest
+└── MissingPackageError   (ImportError)       an optional package is needed; says how to get it
+"""
+
+
+class RulerError(Exception):
+    """Base of all errors that RULER raises on purpose."""
+
+
+class InputError(RulerError, ValueError):
+    """An argument breaks a stated rule."""
+
+
+class UnknownNameError(InputError):
+    """A name that no registry entry carries."""
+
+
+class FileFormatError(InputError):
+    """A file that cannot be read, or not safely."""
+
+
+class DataMismatchError(RulerError, ValueError):
+    """Data that differs from the version it claims to be."""
+
+
+class LayerNotFoundError(RulerError, LookupError):
+    """A model in which the asked-for layer, or any task head, cannot be found."""
+
+
+class UnstableModelError(RulerError, RuntimeError):
+    """A model that gives different embeddings for the same input."""
+
+
+class DivergedError(RulerError, RuntimeError):
+    """A run whose loss became NaN or passed its bound."""
+
+
+class CheckpointError(RulerError, RuntimeError):
+    """A stored model that does not match its manifest."""
+
+
+class MissingPackageError(RulerError, ImportError):
+    """An optional package that this call needs is not installed."""

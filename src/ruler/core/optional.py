@@ -1,0 +1,43 @@
+"""Optional packages, loaded when first used and named with their install line when missing."""
+
+import importlib
+from types import ModuleType
+
+from ruler.core.errors import MissingPackageError
+
+_EXTRA_OF = {
+    "faiss": "bench",
+    "pandas": "data",
+    "pyarrow": "data",
+    "rich": "cli",
+    "safetensors": "torch",
+    "sklearn": "data",
+    "torch": "torch",
+    "transformers": "huggingface",
+    "typer": "cli",
+}
+
+
+def load_optional(module: str, needed_for: str) -> ModuleType:
+    """Import an optional module, or say exactly how to install it.
+
+    Args:
+        module: Dotted name, e.g. ``"safetensors.numpy"``.
+        needed_for: What the caller was about to do; ends up in the error.
+
+    Raises:
+        MissingPackageError: The package is not installed.
+
+    Example:
+        >>> load_optional("json", "reading a manifest").loads("[1]")
+        [1]
+    """
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        root = module.partition(".")[0]
+        if error.name is None or error.name.partition(".")[0] != root:
+            raise
+        extra = _EXTRA_OF.get(root)
+        line = f'pip install "ruler-audit[{extra}]"' if extra else f"pip install {root}"
+        raise MissingPackageError(f"{needed_for} needs the package {root!r}. Run: {line}") from error

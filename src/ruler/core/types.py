@@ -1,0 +1,97 @@
+"""Frozen values that travel between rooms."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ruler.core.errors import InputError
+
+FloatArray = npt.NDArray[np.float64]
+IndexArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Embeddings:
+    """Representations of records in one model: row i belongs to record ``ids[i]``.
+
+    Args:
+        values: (n, p) array; may be memory-mapped.
+        ids: (n,) names of the records; 0..n-1 when not given.
+        layer: Where in the model the rows were read, if known.
+
+    Example:
+        >>> Embeddings(np.eye(2), ids=["ann", "bob"]).ids.tolist()
+        ['ann', 'bob']
+    """
+
+    values: npt.NDArray[Any]
+    ids: npt.NDArray[Any] = field(default=None)  # type: ignore[assignment]  # filled in below
+    layer: str | None = None
+
+    def __post_init__(self) -> None:
+        ids = np.arange(len(self.values)) if self.ids is None else np.asarray(self.ids)
+        if ids.shape != (len(self.values),):
+            raise InputError(
+                f"ids must be one name a row, shape ({len(self.values)},); got shape {ids.shape}. "
+                "Give as many ids as there are embedding rows."
+            )
+        object.__setattr__(self, "ids", ids)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        values = self.values if dtype is None else self.values.astype(dtype, copy=False)
+        return values.copy() if copy else values
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the values, (n, p)."""
+        return self.values.shape
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbors:
+    """The nearest base rows of each query: the answer of ``find_neighbors``.
+
+    Args:
+        similarity: (n, k) float64, descending along a row.
+        index: (n, k) row of the base; equal similarities stand by smallest index.
+    """
+
+    similarity: FloatArray
+    index: IndexArray
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+
+@dataclass(frozen=True, eq=False)
+class Partition:
+    """Which training records are to be forgotten and which are kept, by row number.
+
+    Args:
+        forget: (n_forget,) sorted rows of the training set.
+        retain: (n_retain,) sorted rows; together with ``forget`` every row once.
+    """
+
+    forget: IndexArray
+    retain: IndexArray
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """What a classifier says about records, apart from the model that said it.
+
+    Args:
+        logits: (n, n_classes) scores before the softmax.
+        labels: (n,) true classes as integers.
+    """
+
+    logits: FloatArray
+    labels: IndexArray
+
+    def __len__(self) -> int:
+        return len(self.labels)

@@ -25,14 +25,18 @@ def as_matrix(value: Any, name: str) -> npt.NDArray[Any]:
     """
     array = _as_array(value, name)
     if array.dtype.kind not in "fiub":
-        raise InputError(f"{name} must hold real numbers; got dtype {array.dtype}. Convert it to float first.")
+        raise InputError(
+            f"{name} must hold real numbers; got dtype {array.dtype}. Convert it to float first."
+        )
     if array.ndim != 2:
         raise InputError(
             f"{name} must be 2-D, one row a record; got {array.ndim}-D, shape {array.shape}. "
             "Flatten or pool each record into one vector."
         )
     if 0 in array.shape:
-        raise InputError(f"{name} must not be empty; got shape {array.shape}. Give at least one row and column.")
+        raise InputError(
+            f"{name} must not be empty; got shape {array.shape}. Give at least one row and column."
+        )
     return array
 
 
@@ -46,7 +50,9 @@ def _as_array(value: Any, name: str) -> npt.NDArray[Any]:
     try:
         return np.asanyarray(value)
     except (ValueError, TypeError) as error:
-        raise InputError(f"{name} must be an array of numbers; got {type(value).__name__} ({error}).") from error
+        raise InputError(
+            f"{name} must be an array of numbers; got {type(value).__name__} ({error})."
+        ) from error
 
 
 def _is_on_host(value: Any) -> bool:
@@ -120,3 +126,21 @@ def _count_faults(suspects: FloatArray) -> dict[str, int]:
 def block_rows_for(n_columns: int) -> int:
     """How many rows of this width make a block of about 8 MB in float64."""
     return max(1, _BLOCK_ELEMENTS // n_columns)
+
+
+def check_number(
+    value: Any, name: str, *, minimum: float, is_strict: bool = False, is_whole: bool = False
+) -> None:
+    """A finite number on the right side of ``minimum``; ``is_strict`` leaves the minimum itself out.
+
+    Example:
+        >>> check_number(0, "epochs", minimum=1, is_whole=True)
+        Traceback (most recent call last):
+        ruler.core.errors.InputError: epochs must be a whole number of at least 1; got 0.
+    """
+    kinds: tuple[type, ...] = (int, np.integer) if is_whole else (int, float, np.integer, np.floating)
+    is_number = isinstance(value, kinds) and not isinstance(value, bool) and bool(np.isfinite(value))
+    if not is_number or value < minimum or (is_strict and value == minimum):
+        noun = "a whole number" if is_whole else "a finite number"
+        rule = f"above {minimum:g}" if is_strict else f"of at least {minimum:g}"
+        raise InputError(f"{name} must be {noun} {rule}; got {value!r}.")

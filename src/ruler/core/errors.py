@@ -12,6 +12,8 @@ RulerError
 └── MissingPackageError   (ImportError)       an optional package is needed; says how to get it
 """
 
+from typing import Any
+
 
 class RulerError(Exception):
     """Base of all errors that RULER raises on purpose."""
@@ -42,7 +44,14 @@ class UnstableModelError(RulerError, RuntimeError):
 
 
 class DivergedError(RulerError, RuntimeError):
-    """A run whose loss became NaN or passed its bound."""
+    """A run whose loss became NaN or passed its bound.
+
+    ``last_good_state`` holds the state dict of the last step with a sound loss: load it to go on from there.
+    """
+
+    def __init__(self, message: str, *, last_good_state: dict[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.last_good_state = last_good_state
 
 
 class CheckpointError(RulerError, RuntimeError):

@@ -1,0 +1,42 @@
+"""Where files lie on this machine: the data folder and the cache."""
+
+import os
+import sys
+from pathlib import Path
+
+
+def cache_folder() -> Path:
+    """The folder for trained models and downloads: ``RULER_CACHE``, or the user's cache folder.
+
+    The folder need not exist yet; whoever writes into it makes it.
+
+    Example:
+        >>> import os
+        >>> os.environ["RULER_CACHE"] = "/var/ruler-cache"
+        >>> cache_folder().as_posix()
+        '/var/ruler-cache'
+        >>> del os.environ["RULER_CACHE"]
+    """
+    named = os.environ.get("RULER_CACHE")
+    if named:
+        return Path(named).expanduser()
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "ruler"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "ruler"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ruler"
+
+
+def data_folder() -> Path:
+    """The folder laid out as ``tabular/ images/ text/ checkpoints/``: ``RULER_DATA``, or the cache.
+
+    Example:
+        >>> import os
+        >>> before = os.environ.get("RULER_DATA")
+        >>> os.environ["RULER_DATA"] = "/var/ruler-data"
+        >>> data_folder().as_posix()
+        '/var/ruler-data'
+        >>> _ = os.environ.pop("RULER_DATA") if before is None else os.environ.update(RULER_DATA=before)
+    """
+    named = os.environ.get("RULER_DATA")
+    return Path(named).expanduser() if named else cache_folder()

@@ -5,6 +5,7 @@ RulerError
 │   ├── UnknownNameError  (ValueError)        a name that is not in a registry
 │   └── FileFormatError   (ValueError)        a file that cannot be read safely
 ├── DataMismatchError     (ValueError)        data that is not the version it claims to be
+├── DownloadError         (ConnectionError)   data that is not here and cannot be fetched
 ├── LayerNotFoundError    (LookupError)       a model without a task head that we can find
 ├── UnstableModelError    (RuntimeError)      a model that answers differently on the same input
 ├── DivergedError         (RuntimeError)      training or unlearning left the numbers
@@ -33,6 +34,10 @@ class FileFormatError(InputError):
 
 class DataMismatchError(RulerError, ValueError):
     """Data that differs from the version it claims to be."""
+
+
+class DownloadError(RulerError, ConnectionError):
+    """Data that is not on this machine and cannot be fetched."""
 
 
 class LayerNotFoundError(RulerError, LookupError):

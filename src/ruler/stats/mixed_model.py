@@ -1,0 +1,253 @@
+"""Linear mixed-effects model with a random intercept for each group, fitted by restricted maximum likelihood.
+
+Why not statsmodels: on the fifteen hard cases kept in the test suite with lme4's answers, the standard error
+of its MixedLM is up to 13% off (small variance between groups) and, for unbalanced groups, up to 4% off
+without a warning. A random intercept alone leaves one unknown after profiling, the ratio of the variances,
+whose score has a closed form: SciPy's root finder solves it to rounding, and agrees with lme4 to 1e-6.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import brentq
+from scipy.stats import norm
+
+from ruler.core.types import FloatArray
+from ruler.stats.samples import as_groups, as_sample
+
+_RATIOS = np.concatenate([[0.0], np.logspace(-6, 28, 341)])
+_SINGULAR_RATIO = 1e-8  # lme4's rule: the root of the variance ratio under 1e-4
+_ROUNDING = 1e-13  # spread below this part of the largest value is rounding, not data
+
+
+@dataclass(frozen=True)
+class MixedModelFit:
+    """A fitted ``value = intercept + group effect + residual``, and the Wald test of the intercept.
+
+    Args:
+        intercept: Estimated mean over groups.
+        standard_error: Of the intercept.
+        z: Wald statistic, (intercept - null) / standard_error.
+        p_value: Two-sided, from the normal distribution.
+        variance_between: Variance of the group effects.
+        variance_within: Variance of the residuals.
+        icc: variance_between / (variance_between + variance_within), in [0, 1].
+        n: Number of values.
+        n_groups: Number of groups.
+        is_singular: One of the two variances lies on its boundary, zero.
+        has_converged: The maximum was found; False where the data hold none.
+        note: Why a number is NaN or to be read with care; empty for a regular fit.
+    """
+
+    intercept: float
+    standard_error: float
+    z: float
+    p_value: float
+    variance_between: float
+    variance_within: float
+    icc: float
+    n: int
+    n_groups: int
+    is_singular: bool
+    has_converged: bool
+    note: str
+
+
+def fit_random_intercept(
+    values: npt.ArrayLike, groups: Sequence[Any] | npt.NDArray[Any], null: float = 0.0
+) -> MixedModelFit:
+    """Is the mean over groups different from ``null``, when values of one group resemble each other?
+
+    REML fit of value = intercept + group + residual, Wald z for the intercept, and intra-class correlation
+    (section 4.3 of the paper). With few groups (under about 30) the z test is too ready to find a difference:
+    report the signed-rank test on group means beside it.
+
+    Args:
+        values: (n,) finite numbers.
+        groups: (n,) label of each value's group, e.g. its dataset.
+        null: Mean under the null hypothesis.
+
+    Returns:
+        The fit. Data that cannot carry the model (one group, one value a group, no spread): NaN and a note.
+
+    Raises:
+        InputError: Values that are empty or not finite, or groups of another length.
+
+    Example:
+        >>> fit = fit_random_intercept([1.0, 1.2, 3.0, 3.2, 2.0, 2.2], ["a", "a", "b", "b", "c", "c"])
+        >>> round(fit.intercept, 3), round(fit.icc, 3), fit.is_singular
+        (2.1, 0.98, False)
+    """
+    sample = as_sample(values, "values")
+    layout = _Layout.of(sample, as_groups(groups, len(sample)))
+    obstacle = _find_obstacle(layout)
+    if obstacle:
+        return _decline(layout, obstacle)
+    if layout.is_constant_within:
+        return _fit_means_alone(layout, null)
+    ratio, has_converged = _maximise_likelihood(layout)
+    return _describe(layout, ratio, has_converged, null)
+
+
+@dataclass(frozen=True, eq=False)
+class _Layout:
+    """All that the likelihood needs, centred and scaled so that squares neither overflow nor cancel."""
+
+    centre: float
+    scale: float
+    counts: FloatArray  # (n_groups,)
+    means: FloatArray  # (n_groups,)
+    squares_within: float
+    is_constant: bool
+    is_constant_within: bool
+
+    @property
+    def n(self) -> int:
+        return int(self.counts.sum())
+
+    @classmethod
+    def of(cls, values: FloatArray, codes: npt.NDArray[np.intp]) -> "_Layout":
+        centre = float(np.mean(values))
+        noise = _ROUNDING * float(np.abs(values).max())
+        scale = float(np.abs(values - centre).max()) or 1.0
+        scaled = (values - centre) / scale
+        counts = np.bincount(codes).astype(np.float64)
+        means = np.bincount(codes, weights=scaled) / counts
+        residuals = scaled - means[codes]
+        return cls(
+            centre=centre,
+            scale=scale,
+            counts=counts,
+            means=means,
+            squares_within=float(residuals @ residuals),
+            is_constant=bool(np.ptp(values) <= noise),
+            is_constant_within=bool(np.abs(residuals).max() * scale <= noise),
+        )
+
+    def weigh(self, ratio: float) -> tuple[FloatArray, float, float]:
+        """Weights of the group means, the mean they give, and the weighted sum of squares."""
+        weights = self.counts / (1.0 + self.counts * ratio)
+        mean = float(weights @ self.means / weights.sum())
+        return weights, mean, self.squares_within + float(weights @ (self.means - mean) ** 2)
+
+    def deviance(self, ratio: float) -> float:
+        """Minus twice the restricted log-likelihood, profiled over all but the ratio, up to a constant."""
+        weights, _, squares = self.weigh(ratio)
+        return float(
+            (self.n - 1) * math.log(squares) + np.log1p(self.counts * ratio).sum() + math.log(weights.sum())
+        )
+
+    def score(self, ratio: float) -> float:
+        """Derivative of the deviance with respect to the variance ratio."""
+        weights, mean, squares = self.weigh(ratio)
+        pull = float(weights**2 @ (self.means - mean) ** 2)
+        return float(-(self.n - 1) * pull / squares + weights.sum() - (weights @ weights) / weights.sum())
+
+
+def _find_obstacle(layout: _Layout) -> str:
+    if layout.is_constant:
+        return "all values are equal, so that there is no variance to estimate"
+    if len(layout.counts) < 2:
+        return "there is one group only, so that the variance between groups cannot be estimated"
+    if layout.counts.max() < 2:
+        return "every group holds one value, so that variance between and within groups cannot be told apart"
+    return ""
+
+
+def _decline(layout: _Layout, note: str) -> MixedModelFit:
+    nan = math.nan
+    return MixedModelFit(
+        intercept=layout.centre,
+        standard_error=nan,
+        z=nan,
+        p_value=nan,
+        variance_between=nan,
+        variance_within=nan,
+        icc=nan,
+        n=layout.n,
+        n_groups=len(layout.counts),
+        is_singular=True,
+        has_converged=False,
+        note=note,
+    )
+
+
+def _maximise_likelihood(layout: _Layout) -> tuple[float, bool]:
+    # Unbalanced groups may give the deviance two minima: the grid picks one, the root finder its bottom.
+    best = int(np.argmin([layout.deviance(ratio) for ratio in _RATIOS]))
+    low, high = _RATIOS[max(best - 1, 0)], _RATIOS[min(best + 1, len(_RATIOS) - 1)]
+    if best <= 1 and layout.score(0.0) >= 0.0:
+        return 0.0, True
+    if not layout.score(low) < 0.0 < layout.score(high):
+        return float(_RATIOS[best]), False
+    return float(brentq(layout.score, low, high, xtol=1e-300, rtol=1e-14)), True
+
+
+def _describe(layout: _Layout, ratio: float, has_converged: bool, null: float) -> MixedModelFit:
+    weights, mean, squares = layout.weigh(ratio)
+    within = squares / (layout.n - 1)
+    is_singular = ratio < _SINGULAR_RATIO
+    notes = []
+    if is_singular:
+        notes.append("singular fit: the estimated variance between groups is zero")
+    if not has_converged:
+        notes.append("the restricted likelihood has no maximum that could be located; do not use this fit")
+    return _assemble(
+        layout,
+        null,
+        mean=mean,
+        error=math.sqrt(within / weights.sum()),
+        variances=(ratio * within, within),
+        is_singular=is_singular,
+        has_converged=has_converged,
+        note="; ".join(notes),
+    )
+
+
+def _fit_means_alone(layout: _Layout, null: float) -> MixedModelFit:
+    # The limit of the fit as the residual variance goes to zero: each group weighs the same.
+    n_groups = len(layout.counts)
+    between = float(np.var(layout.means, ddof=1))
+    return _assemble(
+        layout,
+        null,
+        mean=float(np.mean(layout.means)),
+        error=math.sqrt(between / n_groups),
+        variances=(between, 0.0),
+        is_singular=True,
+        has_converged=True,
+        note="singular fit: the values of a group are all equal, so that the variance within groups is zero",
+    )
+
+
+def _assemble(
+    layout: _Layout,
+    null: float,
+    *,
+    mean: float,
+    error: float,
+    variances: tuple[float, float],
+    is_singular: bool,
+    has_converged: bool,
+    note: str,
+) -> MixedModelFit:
+    between, within = variances
+    z = (mean + (layout.centre - null) / layout.scale) / error
+    return MixedModelFit(
+        intercept=layout.centre + layout.scale * mean,
+        standard_error=layout.scale * error,
+        z=z,
+        p_value=float(2.0 * norm.sf(abs(z))),
+        variance_between=layout.scale**2 * between,
+        variance_within=layout.scale**2 * within,
+        icc=between / (between + within),
+        n=layout.n,
+        n_groups=len(layout.counts),
+        is_singular=is_singular,
+        has_converged=has_converged,
+        note=note,
+    )

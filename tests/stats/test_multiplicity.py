@@ -1,0 +1,32 @@
+import numpy as np
+import pytest
+
+from ruler.core.errors import InputError
+from ruler.stats import adjust_p_values
+
+
+def test_equals_the_definition():
+    # Benjamini and Hochberg (1995), section 3.2: fifteen p-values, four rejected at q = 0.05
+    raw = [0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344]
+    raw += [0.0459, 0.3240, 0.4262, 0.5719, 0.6528, 0.7590, 1.0000]
+    adjusted = adjust_p_values(raw)
+    by_hand = [min(raw[j] * 15 / (j + 1) for j in range(i, 15)) for i in range(15)]
+    np.testing.assert_allclose(adjusted, by_hand, rtol=1e-12)
+    assert (adjusted <= 0.05).sum() == 4
+
+
+def test_order_is_kept():
+    np.testing.assert_allclose(adjust_p_values([0.5, 0.01]), [0.5, 0.02])
+
+
+def test_tests_not_made_stay_out():
+    np.testing.assert_allclose(adjust_p_values([np.nan, 0.5, 0.01]), [np.nan, 0.5, 0.02])
+    assert np.isnan(adjust_p_values([np.nan])).all()
+    assert adjust_p_values([]).shape == (0,)
+
+
+def test_bad_arguments_are_named():
+    with pytest.raises(InputError, match=r"p_values must lie in \[0, 1\]; got \[0\.2, 1\.5\]"):
+        adjust_p_values([0.2, 1.5, np.nan])
+    with pytest.raises(InputError, match="p_values must be one-dimensional; got shape \\(1, 2\\)"):
+        adjust_p_values([[0.1, 0.2]])

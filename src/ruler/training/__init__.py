@@ -1,0 +1,23 @@
+"""Model and data -> trained model."""
+
+from ruler.training.batches import Batches
+from ruler.training.checkpoints import CheckpointStore, Recipe, describe_training
+from ruler.training.classifier import predict, train_classifier, train_tabular
+from ruler.training.loop import LOOP_VERSION, TrainingSettings, cross_entropy, optimize
+from ruler.training.published import export_published, import_published
+
+__all__ = [
+    "LOOP_VERSION",
+    "Batches",
+    "CheckpointStore",
+    "Recipe",
+    "TrainingSettings",
+    "cross_entropy",
+    "describe_training",
+    "export_published",
+    "import_published",
+    "optimize",
+    "predict",
+    "train_classifier",
+    "train_tabular",
+]

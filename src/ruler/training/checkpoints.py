@@ -1,0 +1,195 @@
+"""Trained models on disk: a hash of everything that decides the weights -> one verified file."""
+
+import hashlib
+import json
+import os
+import tempfile
+import warnings
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save as pack_tensors
+from torch import nn
+
+from ruler.core.errors import CheckpointError
+from ruler.core.locations import cache_folder
+from ruler.core.types import Partition
+from ruler.training.batches import device_of
+from ruler.training.loop import LOOP_VERSION, State, TrainingSettings
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that decides a trained model's weights; equal recipes give the same model.
+
+    Args:
+        architecture: The class, its printed layers and its tensors' shapes.
+        data: Content hash of all training inputs and labels.
+        rows: Hash of the rows trained on, or ``"all"``.
+        settings: The settings as JSON.
+        seed: The training seed.
+        trainer: Which code trained, on which kind of device: ``"loop 1 on cpu"``.
+    """
+
+    architecture: str
+    data: str
+    rows: str
+    settings: str
+    seed: int
+    trainer: str = f"loop {LOOP_VERSION} on cpu"
+
+    @property
+    def manifest(self) -> str:
+        """The recipe as canonical JSON."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @property
+    def key(self) -> str:
+        """SHA-256 of the manifest: the file's name."""
+        return hashlib.sha256(self.manifest.encode()).hexdigest()
+
+
+def describe_training(
+    model: nn.Module,
+    inputs: Any,
+    labels: Any,
+    *,
+    partition: Partition | None,
+    settings: TrainingSettings,
+    seed: int,
+    trainer: str | None = None,
+) -> Recipe:
+    """The recipe of training ``model`` on all rows, or on a partition's retain rows.
+
+    Example:
+        >>> rows, labels = np.eye(2), np.array([0, 1])
+        >>> make = lambda seed: describe_training(
+        ...     nn.Linear(2, 2), rows, labels, partition=None, settings=TrainingSettings(), seed=seed)
+        >>> make(0).key == make(0).key, make(0).key == make(1).key
+        (True, False)
+    """
+    shapes = {name: list(value.shape) for name, value in model.state_dict().items()}
+    kind = f"{type(model).__module__}.{type(model).__qualname__}"
+    return Recipe(
+        architecture=f"{kind} {model!r} {json.dumps(shapes)}",
+        data=hash_arrays(np.asarray(inputs), np.asarray(labels)),
+        rows="all" if partition is None else hash_arrays(partition.retain),
+        settings=json.dumps({"class": type(settings).__name__, **asdict(settings)}, sort_keys=True),
+        seed=seed,
+        trainer=trainer or f"loop {LOOP_VERSION} on {device_of(model).type}",
+    )
+
+
+def hash_arrays(*arrays: npt.NDArray[Any]) -> str:
+    """SHA-256 of the arrays' types, shapes and bytes.
+
+    Example:
+        >>> hash_arrays(np.zeros(2)) == hash_arrays(np.zeros((2, 1)))
+        False
+    """
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(f"{array.dtype.str} {array.shape};".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+class CheckpointStore:
+    """A folder of trained models, one safetensors file a recipe, safe to share between processes.
+
+    A file appears whole or not at all (written aside, then renamed), and carries its recipe and a checksum
+    of its tensors, both compared at every load.
+
+    Args:
+        folder: None takes ``models`` in the cache folder.
+    """
+
+    def __init__(self, folder: str | Path | None = None) -> None:
+        self.folder = Path(folder) if folder is not None else cache_folder() / "models"
+
+    def path_of(self, recipe: Recipe) -> Path:
+        """Where the model of this recipe lies, or would lie."""
+        return self.folder / recipe.key[:2] / f"{recipe.key}.safetensors"
+
+    def __contains__(self, recipe: Recipe) -> bool:
+        return self.path_of(recipe).is_file()
+
+    def save(self, recipe: Recipe, state: State) -> Path:
+        """Store a state dict of tensors under its recipe."""
+        tensors = {name: value.detach().cpu().contiguous().clone() for name, value in state.items()}
+        metadata = {
+            "manifest": recipe.manifest,
+            "checksum": _hash_tensors(tensors),
+            "made_with": f"torch {torch.__version__}",
+        }
+        path = self.path_of(recipe)
+        write_atomically(path, pack_tensors(tensors, metadata))
+        return path
+
+    def load(self, recipe: Recipe) -> State:
+        """The stored state dict.
+
+        Raises:
+            CheckpointError: No such file, not a safetensors file, another recipe, or a wrong checksum.
+        """
+        path = self.path_of(recipe)
+        try:
+            with safe_open(str(path), framework="pt") as file:
+                metadata = file.metadata() or {}
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+        except (SafetensorError, OSError) as error:
+            raise CheckpointError(
+                f"checkpoint {path} must be a readable safetensors file; got {error}. "
+                "Delete it to train anew."
+            ) from error
+        if metadata.get("manifest") != recipe.manifest:
+            raise CheckpointError(
+                f"checkpoint {path} must carry the manifest of its recipe; got {metadata.get('manifest')!r}. "
+                "Delete it to train anew."
+            )
+        if metadata.get("checksum") != _hash_tensors(tensors):
+            raise CheckpointError(
+                f"checkpoint {path} must match its checksum; got other tensors. Delete it to train anew."
+            )
+        return tensors
+
+    def get_or_train(self, recipe: Recipe, train: Callable[[], State]) -> State:
+        """The stored state, or a newly trained one, which is then stored; a spoilt file is never trusted."""
+        if recipe in self:
+            try:
+                return self.load(recipe)
+            except CheckpointError as error:
+                warnings.warn(f"training anew: {error}", RuntimeWarning, stacklevel=2)
+        state = train()
+        self.save(recipe, state)
+        return state
+
+
+def _hash_tensors(tensors: State) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        value = tensors[name]
+        digest.update(f"{name} {value.dtype} {tuple(value.shape)};".encode())
+        digest.update(value.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file so that readers, and a killed writer, only ever leave the old one or the new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, aside = tempfile.mkstemp(dir=path.parent, prefix=".writing-", suffix=".tmp")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(aside, path)
+    except BaseException:
+        Path(aside).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,1 @@
+"""Results to print: the paper's tables and figures, beside its published numbers."""

@@ -1,0 +1,151 @@
+"""The paper's own numbers as data: every cell of Tables 1 to 14, and the numbers stated in its text.
+
+The files under ``published_tables/`` keep each cell as printed, so that they can be proofread against the
+paper: ``<0.001`` is a bound, ``~0.60`` a rounded remark, ``19/20`` a count out of a total, ``n/a`` a number
+that the paper says it could not compute, and an empty cell no number at all.
+"""
+
+import csv
+import math
+import re
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from ruler.core.errors import InputError
+from ruler.core.optional import load_optional
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TABLES = (*(str(number) for number in range(1, 15)), "text")
+_TEXT_KEYS = ("study", "dataset", "architecture", "method", "other_method", "baseline", "source")
+_NUMBER_KEYS = ("forget_fraction", "learning_rate")
+_VALUES = ("table", "row", "column", "paper", "relation", "is_bound", "decimals", "out_of")
+COLUMNS = (*_VALUES, *_TEXT_KEYS, *_NUMBER_KEYS)
+_PRINTED = re.compile(r"(<=|>=|<|>|~)?([+-]?\d+(?:\.(\d+))?)(?:/(\d+))?")
+
+
+@dataclass(frozen=True)
+class PrintedNumber:
+    """A number as the paper prints it.
+
+    Args:
+        value: The number; NaN where the paper prints n/a.
+        relation: ``=``, or what stands before it: ``<``, ``<=``, ``>``, ``>=``, ``~`` (about).
+        decimals: Digits after the point, so that the printed value is within 0.5 * 10**-decimals.
+        out_of: The total of a count such as 19/20; NaN otherwise.
+    """
+
+    value: float
+    relation: str = "="
+    decimals: int = 0
+    out_of: float = math.nan
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether the paper gives a limit rather than the value."""
+        return self.relation not in ("=", "~")
+
+
+def parse_printed(text: str) -> PrintedNumber:
+    """The number in a printed cell.
+
+    Raises:
+        InputError: Text that is not a number.
+
+    Example:
+        >>> parse_printed("<0.001")
+        PrintedNumber(value=0.001, relation='<', decimals=3, out_of=nan)
+        >>> parse_printed("19/20").out_of
+        20.0
+    """
+    if text == "n/a":
+        return PrintedNumber(math.nan)
+    match = _PRINTED.fullmatch(text)
+    if match is None:
+        raise InputError(
+            f"a published cell must be a printed number; got {text!r}. Write it as the paper does."
+        )
+    relation, value, digits, total = match.groups()
+    return PrintedNumber(float(value), relation or "=", len(digits or ""), float(total or math.nan))
+
+
+def load_table(table: int | str) -> "pd.DataFrame":
+    """Which numbers does this table of the paper print?
+
+    Args:
+        table: 1 to 14, or ``"text"`` for the numbers stated outside the tables' bodies.
+
+    Returns:
+        One row a number: ``table``, ``row`` (label), ``column`` (metric and statistic, e.g. ``m2_mean``),
+        ``paper`` (the value), ``relation`` and ``is_bound`` (``<0.001`` is 0.001 with ``<``), ``decimals``
+        printed, ``out_of`` for counts, and the keys to join with: ``study``, ``dataset``, ``architecture``,
+        ``method``, ``other_method``, ``baseline``, ``source`` (empty text where a table has no such key),
+        ``forget_fraction``, ``learning_rate`` (NaN likewise).
+
+    Raises:
+        InputError: No such table.
+
+    Example:
+        >>> table = load_table(1)
+        >>> table[(table.method == "scrub") & (table.column == "m2_mean")].paper.tolist()
+        [-0.00121, -0.00122, -0.00207]
+    """
+    if str(table) not in TABLES:
+        raise InputError(f"table must be 1 to 14 or 'text'; got {table!r}. Tables 7 and 8 are one study.")
+    pandas = load_optional("pandas", "reading the published tables")
+    records = [record for row in _read_rows(str(table)) for record in _melt(str(table), row)]
+    frame: pd.DataFrame = pandas.DataFrame.from_records(records, columns=COLUMNS)
+    return frame
+
+
+def published_numbers() -> "pd.DataFrame":
+    """Every number of the paper, one row each, with the columns of ``load_table``.
+
+    Example:
+        >>> numbers = published_numbers()
+        >>> len(numbers), numbers.table.nunique()
+        (1173, 15)
+    """
+    pandas = load_optional("pandas", "reading the published tables")
+    frame: pd.DataFrame = pandas.concat([load_table(table) for table in TABLES], ignore_index=True)
+    return frame
+
+
+def _read_rows(table: str) -> list[dict[str, str]]:
+    name = "text.csv" if table == "text" else f"table_{int(table):02d}.csv"
+    with files("ruler.paper").joinpath("published_tables", name).open(encoding="utf-8") as stream:
+        return list(csv.DictReader(stream))
+
+
+def _melt(table: str, row: dict[str, str]) -> list[dict[str, Any]]:
+    keys: dict[str, Any] = {key: row.pop(key, "") for key in _TEXT_KEYS}
+    printed_keys = {key: row.pop(key, "") for key in _NUMBER_KEYS}
+    label = _label_row(keys, printed_keys)
+    keys |= {key: float(text or math.nan) for key, text in printed_keys.items()}
+    cells = {row["column"]: row["value"]} if table == "text" else row
+    return [
+        {
+            "table": table,
+            "row": label,
+            "column": column,
+            "paper": number.value,
+            "relation": number.relation,
+            "is_bound": number.is_bound,
+            "decimals": number.decimals,
+            "out_of": number.out_of,
+            **keys,
+        }
+        for column, number in ((column, parse_printed(text)) for column, text in cells.items() if text)
+    ]
+
+
+def _label_row(keys: dict[str, str], printed_keys: dict[str, str]) -> str:
+    parts = [keys["source"], keys["dataset"], keys["architecture"], keys["method"]]
+    parts.append(f"vs {keys['other_method']}" if keys["other_method"] else "")
+    parts.append(f"{keys['baseline']} baseline" if keys["baseline"] else "")
+    fraction, rate = printed_keys["forget_fraction"], printed_keys["learning_rate"]
+    parts.append(f"{float(fraction):.0%}" if fraction else "")
+    parts.append(f"lr {rate}" if rate else "")
+    return ", ".join(part for part in parts if part) or "all"

@@ -1,0 +1,113 @@
+"""Dropout from counters: a unit's fate is a hash of who, when and where, never of the company or the chunk.
+
+A word of 64 random bits decides four units, 16 bits each, so that the rate is exact to 2**-16. The hash is
+SplitMix64 (a Weyl sequence, then a finaliser of two multiplications) in plain integer operations, which give
+the same bits on CPU and GPU. Arithmetic instead of logical shifts keep it a bijection.
+"""
+
+from collections.abc import Sequence
+
+import torch
+
+_LANES = 4  # units decided by one 64-bit word
+_LANE_VALUES = 1 << 16
+_WEYL = 0x9E3779B97F4A7C15
+_FIRST_FACTOR = 0xBF58476D1CE4E5B9 - (1 << 64)  # as signed 64-bit numbers, which is what torch multiplies
+_SECOND_FACTOR = 0x94D049BB133111EB - (1 << 64)
+N_LAYERS = 2
+
+
+class DropoutStream:
+    """The dropout decisions of members that train on the same rows.
+
+    The key of a stream is the seed and the number of rows that an epoch reads; within an epoch units are
+    counted by the position of their row. That is how the sequential generator of the one-by-one loop behaves:
+    the same seed and row count give the same decisions by position, while an original and its oracles, which
+    read different numbers of rows, draw apart from the first layer on.
+
+    Args:
+        seeds: One a member. Members that all have the same seed share the decisions, computed once.
+        rows_per_epoch: Rows that an epoch reads, over all of its passes.
+        rate: Share of units dropped; 0 drops none.
+        width: Units a row.
+
+    Example:
+        >>> home = torch.device("cpu")
+        >>> stream = DropoutStream([7], rows_per_epoch=4, rate=0.2, width=8, epochs=1, device=home)
+        >>> whole, part = torch.ones(1, 4, 8), torch.ones(1, 2, 8)
+        >>> stream.drop_(whole, epoch=0, layer=0, position=0)
+        >>> stream.drop_(part, epoch=0, layer=0, position=2)
+        >>> bool((whole[:, 2:] == part).all())
+        True
+    """
+
+    def __init__(
+        self,
+        seeds: Sequence[int],
+        *,
+        rows_per_epoch: int,
+        rate: float,
+        width: int,
+        epochs: int,
+        device: torch.device,
+    ) -> None:
+        self._n_words = -(-width // _LANES)
+        self._threshold = float(round(rate * _LANE_VALUES) - _LANE_VALUES // 2 - 1)
+        self._rate = rate
+        is_shared = len(set(seeds)) == 1
+        keys = torch.tensor(seeds[:1] if is_shared else seeds, dtype=torch.int64)
+        keys = _mix_(_mix_(keys * _as_signed(_WEYL)) + rows_per_epoch)
+        steps = torch.arange(1, 1 + epochs * N_LAYERS) * _as_signed(_WEYL)
+        self._keys = _mix_(steps[:, None] + keys).view(epochs, N_LAYERS, -1, 1, 1).to(device)
+        self._buffers: dict[int, tuple[torch.Tensor, ...]] = {}
+
+    @property
+    def scale(self) -> float:
+        """The factor that makes up for the dropped units."""
+        return 1.0 / (1.0 - self._rate)
+
+    def drop_(self, units: torch.Tensor, *, epoch: int, layer: int, position: int) -> None:
+        """Zero dropped ``units`` (members, rows, width); the first row is the epoch's row ``position``."""
+        if self._rate == 0:
+            return
+        counters, words, spare, lanes = self._buffers_for(units)
+        offset = self._keys[epoch, layer] + _as_signed(position * self._n_words * _WEYL)
+        torch.add(counters, offset, out=words)
+        _mix_(words, spare)
+        lanes.copy_(words.view(torch.int16)[..., : lanes.shape[-1]])
+        keep_above_(units, lanes, self._threshold)
+
+    def _buffers_for(self, units: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        n_rows, width = units.shape[1:]
+        if n_rows not in self._buffers:
+            n_streams = self._keys.shape[2]
+            counters = torch.arange(n_rows * self._n_words, device=units.device) * _as_signed(_WEYL)
+            words = torch.empty(n_streams, n_rows, self._n_words, dtype=torch.int64, device=units.device)
+            lanes = torch.empty(n_streams, n_rows, width, device=units.device)
+            self._buffers[n_rows] = (counters.view(n_rows, -1), words, torch.empty_like(words), lanes)
+        return self._buffers[n_rows]
+
+
+def keep_above_(values: torch.Tensor, guide: torch.Tensor, threshold: float) -> None:
+    """Zero ``values`` where ``guide`` is not above the threshold: one pass, where a boolean mask takes three.
+
+    Example:
+        >>> values = torch.ones(3)
+        >>> keep_above_(values, torch.tensor([-1.0, 0.0, 1.0]), 0.0)
+        >>> values
+        tensor([0., 0., 1.])
+    """
+    torch.ops.aten.threshold_backward.grad_input(values, guide, threshold, grad_input=values)
+
+
+def _mix_(words: torch.Tensor, spare: torch.Tensor | None = None) -> torch.Tensor:
+    """SplitMix64's finaliser, in place; ``spare`` is scratch of the same shape."""
+    spare = torch.empty_like(words) if spare is None else spare
+    for shift, factor in ((30, _FIRST_FACTOR), (27, _SECOND_FACTOR)):
+        words.bitwise_xor_(torch.bitwise_right_shift(words, shift, out=spare)).mul_(factor)
+    return words.bitwise_xor_(torch.bitwise_right_shift(words, 31, out=spare))
+
+
+def _as_signed(value: int) -> int:
+    """The signed 64-bit number with the same low 64 bits."""
+    return (value + (1 << 63)) % (1 << 64) - (1 << 63)

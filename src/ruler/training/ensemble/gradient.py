@@ -1,0 +1,132 @@
+"""Loss and gradient of stacked members over one chunk of rows, written out by hand.
+
+Classes lie along the second-last axis, (members, n_classes, rows): products with two columns are slow, with
+two rows they are not. Hidden units are kept without dropout's factor 1 / (1 - rate), which enters the
+products as ``alpha`` instead; a unit is above zero exactly where the gradient passes ReLU and dropout.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from ruler.core.arithmetic import iterate_blocks
+from ruler.training.ensemble.dropout import DropoutStream, keep_above_
+from ruler.training.ensemble.stacked_mlp import Layers
+
+
+@dataclass(frozen=True, eq=False)
+class Pass:
+    """One sweep over some rows in an epoch, and what its rows add to the loss.
+
+    The loss is the mean over the rows of ``ce_weight`` CE(label) + ``kl_weight`` KL(teacher || student), the
+    divergence being of logits divided by ``temperature``.
+
+    Args:
+        features: (n, n_features) rows that all members read.
+        targets: (n_classes, n) one-hot labels.
+        teacher: (members or 1, n_classes, n) softened probabilities; None where ``kl_weight`` is 0.
+    """
+
+    features: torch.Tensor
+    targets: torch.Tensor
+    ce_weight: float = 1.0
+    kl_weight: float = 0.0
+    temperature: float = 1.0
+    teacher: torch.Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+
+@dataclass(frozen=True, eq=False)
+class Scratch:
+    """Memory for hidden units and their gradients, used again by every chunk of the same size."""
+
+    hidden_1: torch.Tensor  # (members, rows, hidden)
+    hidden_2: torch.Tensor
+    gradient_1: torch.Tensor
+    gradient_2: torch.Tensor
+    ones: torch.Tensor  # (members, 1, rows)
+
+    @classmethod
+    def allocate(cls, layers: Layers, n_rows: int) -> "Scratch":
+        """Scratch for ``n_rows`` rows of every member."""
+        members, hidden = layers.bias_1.shape
+        a, b, c, d = (layers.bias_1.new_empty(members, n_rows, hidden) for _ in range(4))
+        return cls(a, b, c, d, layers.bias_1.new_ones(1, 1, n_rows).expand(members, 1, n_rows))
+
+
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """Consecutive rows of a pass that go through the members at once, with weights of a single row."""
+
+    inputs: torch.Tensor  # (members, rows, n_features)
+    targets: torch.Tensor  # (n_classes, rows)
+    teacher: torch.Tensor | None  # (members or 1, n_classes, rows)
+    ce_weight: float
+    kl_weight: float
+    temperature: float
+    position: int
+    scratch: Scratch
+
+
+def split_passes(passes: Sequence[Pass], layers: Layers, chunk_rows: int) -> list[Chunk]:
+    """All chunks of an epoch, in order."""
+    chunks, offset, scratch = [], 0, dict[int, Scratch]()
+    for sweep in passes:
+        for start, stop in iterate_blocks(len(sweep), chunk_rows):
+            if stop - start not in scratch:
+                scratch[stop - start] = Scratch.allocate(layers, stop - start)
+            chunk = Chunk(
+                inputs=sweep.features[start:stop].expand(len(layers.bias_1), -1, -1),
+                targets=sweep.targets[:, start:stop],
+                teacher=None if sweep.teacher is None else sweep.teacher[:, :, start:stop],
+                ce_weight=sweep.ce_weight / len(sweep),
+                kl_weight=sweep.kl_weight / len(sweep),
+                temperature=sweep.temperature,
+                position=offset + start,
+                scratch=scratch[stop - start],
+            )
+            chunks.append(chunk)
+        offset += len(sweep)
+    return chunks
+
+
+def add_gradient(layers: Layers, gradients: Layers, chunk: Chunk, stream: DropoutStream, epoch: int) -> torch.Tensor:
+    """Add the gradient of a chunk's share of the loss to ``gradients``; returns that share, (members,)."""
+    scale, scratch = stream.scale, chunk.scratch
+    first, second = scratch.hidden_1, scratch.hidden_2
+    torch.baddbmm(layers.bias_1[:, None], chunk.inputs, layers.weight_1.mT, out=first).clamp_min_(0)
+    stream.drop_(first, epoch=epoch, layer=0, position=chunk.position)
+    torch.baddbmm(layers.bias_2[:, None], first, layers.weight_2.mT, alpha=scale, out=second).clamp_min_(0)
+    stream.drop_(second, epoch=epoch, layer=1, position=chunk.position)
+    logits = torch.baddbmm(layers.bias_3[:, :, None], layers.weight_3, second.mT, alpha=scale)
+    loss, at_logits = differentiate_loss(logits, chunk)
+
+    gradients.weight_3.baddbmm_(at_logits, second, alpha=scale)
+    gradients.bias_3.add_(at_logits.sum(dim=2))
+    at_second = scratch.gradient_2.baddbmm_(at_logits.mT, layers.weight_3, beta=0, alpha=scale)
+    keep_above_(at_second, second, 0.0)
+    gradients.weight_2.baddbmm_(at_second.mT, first, alpha=scale)
+    gradients.bias_2[:, None].baddbmm_(scratch.ones, at_second)
+    at_first = scratch.gradient_1.baddbmm_(at_second, layers.weight_2, beta=0, alpha=scale)
+    keep_above_(at_first, first, 0.0)
+    gradients.weight_1.mT.baddbmm_(chunk.inputs.mT, at_first)
+    gradients.bias_1[:, None].baddbmm_(scratch.ones, at_first)
+    return loss
+
+
+def differentiate_loss(logits: torch.Tensor, chunk: Chunk) -> tuple[torch.Tensor, torch.Tensor]:
+    """The chunk's share of the loss (members,), and its gradient at the logits (members, n_classes, rows)."""
+    loss, gradient = torch.zeros_like(logits[:, 0, 0]), torch.zeros_like(logits)
+    if chunk.ce_weight:
+        log_student = logits.log_softmax(dim=1)
+        loss.sub_((log_student * chunk.targets).sum(dim=(1, 2)), alpha=chunk.ce_weight)
+        gradient.add_(log_student.exp_().sub_(chunk.targets), alpha=chunk.ce_weight)
+    if chunk.teacher is not None:
+        log_student = (logits / chunk.temperature).log_softmax(dim=1)
+        divergence = torch.xlogy(chunk.teacher, chunk.teacher) - chunk.teacher * log_student
+        loss.add_(divergence.sum(dim=(1, 2)), alpha=chunk.kl_weight)
+        gradient.add_(log_student.exp_().sub_(chunk.teacher), alpha=chunk.kl_weight / chunk.temperature)
+    return loss, gradient

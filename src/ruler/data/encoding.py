@@ -58,7 +58,8 @@ def encode_classes(labels: Any, name: str) -> tuple[IndexArray, tuple[str, ...]]
     n_missing = int(labels.isna().sum())
     if n_missing:
         raise InputError(
-            f"target column {name!r} must have a label in every row; got {n_missing} rows without. Drop or label these rows."
+            f"target column {name!r} must have a label in every row; got {n_missing} rows without. "
+            "Drop or label these rows."
         )
     values = _as_numbers(labels)
     if values is None:

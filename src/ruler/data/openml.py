@@ -2,6 +2,7 @@
 
 import contextlib
 import sys
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -27,7 +28,7 @@ def download_table(entry: TabularSet, *, progress: bool = False) -> Any:
     try:
         with _announce(f"Fetching {entry.title} ({entry.origin})", is_shown=progress):
             features, target = _ask_openml(entry)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, LookupError) as error:
         raise DownloadError(
             f"{entry.title} must come from {entry.origin}; got {type(error).__name__}: {error}. Check the "
             f"connection, or put tabular/{entry.key}.csv.gz into the folder that RULER_DATA names."
@@ -37,21 +38,23 @@ def download_table(entry: TabularSet, *, progress: bool = False) -> Any:
 
 def _ask_openml(entry: TabularSet) -> tuple[Any, Any]:
     datasets = load_optional("sklearn.datasets", "downloading a data set")
-    answer = datasets.fetch_openml(
-        data_id=entry.openml_id,
-        as_frame=True,
-        parser="auto",
-        data_home=cache_folder() / "openml",
-        read_csv_kwargs={"float_precision": "round_trip", "low_memory": False},
-    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # retries and retired versions: the content is verified anyway
+        answer = datasets.fetch_openml(
+            data_id=entry.openml_id,
+            as_frame=True,
+            parser="pandas",
+            data_home=cache_folder() / "openml",
+            read_csv_kwargs={"dtype": str},  # the text as published: no number is parsed and printed again
+        )
     return answer.data, answer.target
 
 
 def normalise_openml(features: Any, target: Any, entry: TabularSet) -> Any:
-    """Undo what OpenML does to a table: categorical types, numbered names, ``?`` for a missing value.
+    """Undo what OpenML does to a table: categorical types, quotes, numbered names, ``?`` for a missing value.
 
     Args:
-        features: DataFrame as scikit-learn hands it out.
+        features: DataFrame as scikit-learn hands it out, its values text or categories.
         target: Series of labels.
         entry: The set that it should be.
 
@@ -69,21 +72,8 @@ def normalise_openml(features: Any, target: Any, entry: TabularSet) -> Any:
 
 
 def _plain_column(column: Any, entry: TabularSet) -> Any:
-    pandas = load_optional("pandas", "reading a table")
-    if pandas.api.types.is_numeric_dtype(column):
-        return column
-    plain = column.astype(object).map(_plain_text, na_action="ignore")
-    if not entry.is_question_mark_a_category:
-        return plain.where(plain != "?", None)
-    is_text = pandas.to_numeric(plain.dropna(), errors="coerce").isna().any()
-    return plain.fillna("?") if is_text else plain
-
-
-def _plain_text(value: Any) -> str:
-    # A column of codes such as 250.83, 276 and V27 may come half parsed: 276.0 was the text 276.
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value).strip().strip("'")
+    plain = column.astype(object).map(lambda value: str(value).strip().strip("'"), na_action="ignore")
+    return plain.fillna("?") if entry.is_question_mark_a_category else plain.where(plain != "?", None)
 
 
 @contextlib.contextmanager
@@ -91,6 +81,9 @@ def _announce(text: str, *, is_shown: bool) -> Iterator[None]:
     if not (is_shown and sys.stderr.isatty()):
         yield
         return
+    parts = load_optional("rich.progress", "showing progress")
     console = load_optional("rich.console", "showing progress").Console(stderr=True)
-    with console.status(text):
+    columns = parts.SpinnerColumn(), parts.TextColumn("{task.description}"), parts.TimeElapsedColumn()
+    with parts.Progress(*columns, console=console, transient=True) as shown:
+        shown.add_task(text, total=None)
         yield

@@ -1,5 +1,6 @@
 """Which records are to be forgotten: by row, by class, or by whole groups."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -125,10 +126,16 @@ def _as_names(values: npt.ArrayLike, what: str) -> npt.NDArray[Any]:
     names = np.asarray(values)
     if names.ndim != 1 or names.size == 0:
         raise InputError(f"{what} must be one name a record, shape (n,); got shape {names.shape}.")
-    n_missing = sum(name is None or name != name for name in names.tolist())  # only NaN differs from itself
+    n_missing = sum(map(_is_missing, names.tolist()))
     if n_missing:
         raise InputError(f"{what} must name every record; got {n_missing} records without. Fill these in.")
     return names.astype(str) if names.dtype == object else names
+
+
+def _is_missing(name: Any) -> bool:
+    if isinstance(name, float):
+        return math.isnan(name)
+    return name is None or type(name).__name__ in ("NAType", "NaTType")  # pandas' own marks of a missing value
 
 
 def _cut_by_name(names: npt.NDArray[Any], wanted: Any, what: str) -> Partition:

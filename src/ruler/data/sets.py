@@ -40,10 +40,12 @@ class TabularSet:
         return "scikit-learn" if self.openml_id is None else f"OpenML {self.openml_id}"
 
 
-_BANK_NAMES = tuple(
-    "age job marital education default balance housing loan contact day month duration campaign pdays "
-    "previous poutcome".split()
+# fmt: off
+_BANK_NAMES = (
+    "age", "job", "marital", "education", "default", "balance", "housing", "loan",
+    "contact", "day", "month", "duration", "campaign", "pdays", "previous", "poutcome",
 )
+# fmt: on
 
 _SETS = [
     TabularSet(

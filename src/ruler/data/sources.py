@@ -9,7 +9,7 @@ from ruler.core.locations import cache_folder, data_folder
 from ruler.core.optional import load_optional
 from ruler.data.sets import TabularSet
 
-Place = Literal["data folder", "cache", "scikit-learn", "to download"]
+Place = Literal["RULER_DATA", "cache", "scikit-learn", "to download"]
 TABLE_SUFFIXES = (".csv", ".csv.gz", ".parquet")
 
 
@@ -33,7 +33,7 @@ def locate(entry: TabularSet, root: Path | None = None) -> Location:
     cached = cached_file(entry)
     found = (root or data_folder()) / "tabular" / cached.name
     if found.is_file() and found != cached:
-        return Location("data folder", found)
+        return Location("RULER_DATA", found)
     return Location("cache", cached) if cached.is_file() else Location("to download")
 
 
@@ -75,10 +75,10 @@ def _parse_table(path: Path) -> Any:
     if path.name.lower().endswith(".parquet"):
         load_optional("pyarrow", "reading a parquet file")
         return pandas.read_parquet(path, engine="pyarrow")
-    # The correctly rounded parse: the default may be one unit in the last place off, and content is hashed.
-    return pandas.read_csv(
-        path, keep_default_na=False, na_values=[""], low_memory=False, float_precision="round_trip"
-    )
+    # Content is hashed, so numbers must be parsed to the nearest float; from pandas 3.1 on they always are.
+    version = tuple(map(int, pandas.__version__.split(".")[:2]))
+    exact = {} if version >= (3, 1) else {"float_precision": "round_trip"}
+    return pandas.read_csv(path, keep_default_na=False, na_values=[""], low_memory=False, **exact)
 
 
 def write_table(table: Any, path: Path) -> None:

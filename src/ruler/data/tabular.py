@@ -207,7 +207,8 @@ def _verify(data: TabularData, entry: TabularSet, source: str) -> TabularData:
     ]
     if faults:
         raise DataMismatchError(
-            f"{entry.title} must be the version of the paper; got from {source} other {'; '.join(faults)}. "
-            f"Remove or replace it, then run: ruler data fetch {entry.key}"
+            f"{entry.title} must be the paper's version; got another from {source} ({'; '.join(faults)}). "
+            f"Put the right file at tabular/{entry.key}.csv.gz in the folder that RULER_DATA names, or remove "
+            f"the wrong one and run: ruler data fetch {entry.key}"
         )
     return data

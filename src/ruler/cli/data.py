@@ -1,0 +1,109 @@
+"""`ruler data`: where the published tables are, and whether they are the right ones."""
+
+import os
+from typing import Annotated, NoReturn
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from ruler.core.errors import RulerError
+from ruler.core.locations import cache_folder, data_folder
+from ruler.data import TABULAR_SETS, fetch_tabular, load_tabular, locate
+
+app = typer.Typer(
+    help="Where data is, and whether it is the right data.", no_args_is_help=True, rich_markup_mode="rich"
+)
+
+Names = Annotated[list[str] | None, typer.Argument(help="Keys of data sets, as `ruler data list` shows them.")]
+_MISUSE = 2
+
+
+@app.command("list", epilog="Example: ruler data list")
+def list_sets() -> None:
+    """Show every data set, its size, and where it is now."""
+    table = Table("name", "shown as", "rows", "features", "published at", "is now")
+    for name, entry in TABULAR_SETS.items():
+        size = f"{entry.n_rows:,}", str(entry.n_features)
+        table.add_row(name, entry.title, *size, entry.origin, locate(entry).place)
+    console = Console()
+    if not console.is_terminal:  # a pipe has no width: never cut what a script reads
+        console = Console(width=200)
+    console.print(table)
+    typer.echo(f"RULER_DATA: {data_folder() if os.environ.get('RULER_DATA') else 'not set'}")
+    typer.echo(f"cache: {cache_folder()}")
+
+
+@app.command(epilog="Example: ruler data fetch adult phoneme")
+def fetch(
+    names: Names = None,
+    every: Annotated[bool, typer.Option("--all", help="Fetch every set that is not here yet.")] = False,
+) -> None:
+    """Download data sets into the cache, unless the right version is here already."""
+    if every == bool(names):
+        _fail("fetch must be given either names or --all. Example: ruler data fetch adult")
+    wanted = list(TABULAR_SETS) if every else _known(names or [])
+    faults = [_fetch_one(name) for name in wanted]
+    if any(faults):
+        raise typer.Exit(_MISUSE)
+
+
+@app.command(epilog="Example: ruler data check adult")
+def check(names: Names = None) -> None:
+    """Load data sets and compare them with the paper's version; by default all that are here."""
+    wanted = _known(names or list(TABULAR_SETS))
+    faults = [_check_one(name, is_needed=bool(names)) for name in wanted]
+    if any(faults):
+        raise typer.Exit(_MISUSE)
+
+
+def _fetch_one(name: str) -> bool:
+    """Whether the set is still not here."""
+    try:
+        if _is_here(name):
+            typer.echo(f"{name}: here already")
+        else:
+            typer.echo(f"{name}: {fetch_tabular(name, progress=True)}")
+    except RulerError as error:
+        typer.echo(f"{name}: {error}", err=True)
+        return True
+    return False
+
+
+def _is_here(name: str) -> bool:
+    where = locate(TABULAR_SETS[name])
+    if where.place == "to download":
+        return False
+    try:
+        load_tabular(name)
+    except RulerError:
+        if where.place == "cache":  # our own copy may be replaced, a folder of the user's may not
+            return False
+        raise
+    return True
+
+
+def _check_one(name: str, *, is_needed: bool) -> bool:
+    """Whether the set is wrong, or absent although it was asked for."""
+    if locate(TABULAR_SETS[name]).place == "to download":
+        typer.echo(f"{name}: not here. Run: ruler data fetch {name}", err=is_needed)
+        return is_needed
+    try:
+        data = load_tabular(name)
+    except RulerError as error:
+        typer.echo(f"{name}: {error}", err=True)
+        return True
+    typer.echo(f"{name}: ok, {len(data)} rows, {data.features.shape[1]} features, content as published")
+    return False
+
+
+def _known(names: list[str]) -> list[str]:
+    try:
+        return [TABULAR_SETS[name].key for name in names]
+    except RulerError as error:
+        _fail(str(error))
+
+
+def _fail(message: str) -> NoReturn:
+    typer.echo(message, err=True)
+    raise typer.Exit(_MISUSE)

@@ -1,0 +1,115 @@
+import os
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import ruler.cli.data
+from ruler.cli.data import app
+from ruler.data import TABULAR_SETS
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    monkeypatch.setenv("RULER_CACHE", str(tmp_path))
+    return lambda *words: CliRunner().invoke(app, list(words))
+
+
+@pytest.fixture
+def bare(monkeypatch):
+    monkeypatch.delenv("RULER_DATA", raising=False)
+
+
+def _put_wrong_phoneme(folder: Path) -> Path:
+    (folder / "tabular").mkdir(parents=True)
+    path = folder / "tabular" / "phoneme.csv.gz"
+    import pandas as pd
+
+    pd.DataFrame({"V1": [1.0, 2.0], "Class": [1, 2]}).to_csv(path, index=False)
+    return path
+
+
+def test_list_shows_every_set_and_its_place(run, bare, tmp_path):
+    _put_wrong_phoneme(tmp_path)
+    answer = run("list")
+    assert answer.exit_code == 0
+    rows = {line.split("│")[1].strip(): line for line in answer.output.splitlines() if line.startswith("│")}
+    assert set(rows) == set(TABULAR_SETS)
+    assert "to download" in rows["adult"]
+    assert "48,842" in rows["adult"]
+    assert "cache" in rows["phoneme"]
+    assert "scikit-learn" in rows["breast_cancer"]
+    assert "RULER_DATA: not set" in answer.output
+    assert f"cache: {tmp_path}" in answer.output
+
+
+def test_check_passes_on_the_real_files(run):
+    if not os.environ.get("RULER_DATA"):
+        pytest.skip("RULER_DATA does not name a folder with tabular/*.csv.gz")
+    answer = run("check", "wine_quality", "breast_cancer")
+    assert answer.exit_code == 0
+    assert "wine_quality: ok, 1599 rows, 11 features, content as published" in answer.output
+    assert run("fetch", "wine_quality").output == "wine_quality: here already\n"
+
+
+def test_check_says_what_differs(run, bare, tmp_path):
+    _put_wrong_phoneme(tmp_path)
+    answer = run("check")
+    assert answer.exit_code == 2
+    assert "rows: 2 instead of 5404; features: 1 instead of 5" in answer.stderr
+    assert "Traceback" not in answer.output
+    assert "breast_cancer: ok" in answer.stdout
+
+
+def test_absent_set_fails_only_when_it_was_asked_for(run, bare):
+    assert run("check").exit_code == 0
+    answer = run("check", "adult")
+    assert answer.exit_code == 2
+    assert "adult: not here. Run: ruler data fetch adult" in answer.stderr
+
+
+@pytest.mark.parametrize("words", [["check", "adullt"], ["fetch", "adullt"]])
+def test_unknown_name(run, words):
+    answer = run(*words)
+    assert answer.exit_code == 2
+    assert "Did you mean 'adult'?" in answer.stderr
+
+
+@pytest.mark.parametrize("words", [["fetch"], ["fetch", "adult", "--all"]])
+def test_fetch_needs_names_or_all(run, words):
+    answer = run(*words)
+    assert answer.exit_code == 2
+    assert "fetch must be given either names or --all" in answer.stderr
+
+
+def test_fetch_replaces_a_wrong_copy_in_the_cache(run, bare, tmp_path, monkeypatch):
+    path = _put_wrong_phoneme(tmp_path)
+    fetched = []
+    monkeypatch.setattr(ruler.cli.data, "fetch_tabular", lambda name, progress: fetched.append(name) or path)
+    answer = run("fetch", "phoneme", "breast_cancer")
+    assert (answer.exit_code, fetched) == (0, ["phoneme"])
+    assert answer.output == f"phoneme: {path}\nbreast_cancer: here already\n"
+
+
+def test_fetch_leaves_a_wrong_file_of_the_user_alone(run, tmp_path, monkeypatch):
+    _put_wrong_phoneme(tmp_path / "mine")
+    monkeypatch.setenv("RULER_DATA", str(tmp_path / "mine"))
+    answer = run("fetch", "phoneme")
+    assert answer.exit_code == 2
+    assert "Phoneme must be the paper's version; got another" in answer.stderr
+
+
+def test_fetch_goes_on_after_a_failure(run, bare, monkeypatch):
+    def fail(entry):
+        raise OSError("no route to host")
+
+    monkeypatch.setattr("ruler.data.openml._ask_openml", fail)
+    answer = run("fetch", "--all")
+    assert answer.exit_code == 2
+    assert answer.stderr.count("no route to host") == 9
+    assert "breast_cancer: here already" in answer.stdout
+
+
+@pytest.mark.parametrize("verb", ["list", "fetch", "check"])
+def test_help_has_an_example(run, verb):
+    assert f"Example: ruler data {verb}" in run(verb, "--help").output

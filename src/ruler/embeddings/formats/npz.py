@@ -1,0 +1,53 @@
+"""NumPy's zip of arrays, its sizes checked before anything is unpacked."""
+
+import math
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ruler.core.errors import FileFormatError
+from ruler.core.types import Embeddings
+from ruler.embeddings.formats.entries import appearing_whole, check_unfolded_size, pick_matrix
+
+
+def load(path: Path) -> Embeddings:
+    """The arrays ``values``, ``ids`` and ``layer`` of the archive."""
+    with zipfile.ZipFile(path) as archive:
+        entries = {
+            info.filename.removesuffix(".npy"): info for info in archive.infolist() if info.filename.endswith(".npy")
+        }
+        check_unfolded_size(sum(info.file_size for info in entries.values()), path)
+        headers = {name: _read_header(archive, info, path) for name, info in entries.items()}
+        matrix = pick_matrix({name: len(shape) for name, shape in headers.items()}, path)
+        values = _read(archive, entries[matrix])
+        ids = _read(archive, entries["ids"]) if "ids" in entries else None
+        layer = str(_read(archive, entries["layer"])) if headers.get("layer") == () else None
+    return Embeddings(values, ids, layer)
+
+
+def save(embeddings: Embeddings, path: Path) -> None:
+    """Write an uncompressed archive."""
+    arrays = {"values": embeddings.values, "ids": embeddings.ids}
+    if embeddings.layer is not None:
+        arrays["layer"] = np.array(embeddings.layer)
+    with appearing_whole(path) as stream:
+        np.savez(stream, allow_pickle=False, **arrays)
+
+
+def _read_header(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> tuple[int, ...]:
+    """The shape that an entry claims, once its size proves that the claim is true."""
+    with archive.open(info) as stream:
+        version = np.lib.format.read_magic(stream)
+        read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
+        shape, _, dtype = read(stream)
+        if math.prod(shape) * dtype.itemsize != info.file_size - stream.tell():
+            raise FileFormatError(f"{path} must hold as many numbers as it claims; entry {info.filename!r} does not.")
+    return shape
+
+
+def _read(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> npt.NDArray[Any]:
+    with archive.open(info) as stream:
+        return np.lib.format.read_array(stream, allow_pickle=False)

@@ -1,0 +1,79 @@
+"""Parquet tables: one list column of vectors, or one numeric column a dimension, and an optional id column."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ruler.core.arithmetic import iterate_blocks
+from ruler.core.checks import block_rows_for
+from ruler.core.errors import FileFormatError
+from ruler.core.optional import load_optional
+from ruler.core.types import Embeddings
+from ruler.embeddings.formats.entries import MATRIX_NAMES, appearing_whole, check_unfolded_size
+
+_ROWS_AT_ONCE = 8192
+
+
+def load(path: Path) -> Embeddings:
+    """All rows, read a few thousand at a time."""
+    parquet = load_optional("pyarrow.parquet", "reading .parquet")
+    with parquet.ParquetFile(path) as file:
+        schema = file.schema_arrow
+        vector = next((name for name in MATRIX_NAMES if name in schema.names), None)
+        blocks: list[npt.NDArray[Any]] = []
+        ids: list[Any] = []
+        n_bytes = 0
+        for batch in file.iter_batches(_ROWS_AT_ONCE):
+            blocks.append(_vectors(batch.column(vector)) if vector else _columns(batch))
+            ids += batch.column("id").to_pylist() if "id" in schema.names else []
+            n_bytes += blocks[-1].nbytes
+            check_unfolded_size(n_bytes, path)
+        layer = (schema.metadata or {}).get(b"layer")
+    if not blocks:
+        raise FileFormatError(f"{path} must hold at least one row; got none.")
+    named = np.array(ids) if "id" in schema.names else None
+    return Embeddings(np.concatenate(blocks), named, layer.decode() if layer else None)
+
+
+def save(embeddings: Embeddings, path: Path) -> None:
+    """Write the columns ``id`` and ``embedding`` in row groups of about a million numbers."""
+    arrow = load_optional("pyarrow", "writing .parquet")
+    parquet = load_optional("pyarrow.parquet", "writing .parquet")
+    values, n_columns = embeddings.values, embeddings.values.shape[1]
+    number = arrow.from_numpy_dtype(values.dtype)
+    name = arrow.string() if embeddings.ids.dtype.kind == "U" else arrow.int64()
+    schema = arrow.schema([("id", name), ("embedding", arrow.list_(number, n_columns))])
+    if embeddings.layer is not None:
+        schema = schema.with_metadata({"layer": embeddings.layer})
+    with appearing_whole(path) as stream, parquet.ParquetWriter(stream, schema) as writer:
+        for start, stop in iterate_blocks(len(values), block_rows_for(n_columns)):
+            flat = arrow.array(np.ascontiguousarray(values[start:stop]).reshape(-1))
+            vectors = arrow.FixedSizeListArray.from_arrays(flat, n_columns)
+            ids = arrow.array(embeddings.ids[start:stop].tolist(), type=name)
+            writer.write_table(arrow.Table.from_arrays([ids, vectors], schema=schema))
+
+
+def _vectors(column: Any) -> npt.NDArray[Any]:
+    """A list column (n of them) as (n, p)."""
+    lengths = column.value_lengths()
+    flat = column.flatten()
+    if column.null_count or flat.null_count or len(lengths.unique()) != 1:
+        raise FileFormatError("a parquet embedding column must hold lists of one length without nulls; got others.")
+    return np.asarray(flat.to_numpy(zero_copy_only=False)).reshape(len(column), -1)
+
+
+def _columns(batch: Any) -> npt.NDArray[Any]:
+    """All columns but ``id``, side by side, as (n, p)."""
+    names = [name for name in batch.schema.names if name != "id"]
+    columns = [batch.column(name).to_numpy(zero_copy_only=False) for name in names]
+    for name, column in zip(names, columns, strict=True):
+        if column.dtype.kind not in "fiub":
+            raise FileFormatError(
+                f"a parquet table of embeddings must be numeric but for its id; got column {name!r} of "
+                f"{batch.schema.field(name).type}."
+            )
+    if not columns:
+        raise FileFormatError("a parquet table of embeddings must have columns besides its id; got none.")
+    return np.column_stack(columns)

@@ -1,0 +1,97 @@
+"""The safetensors layout: a JSON header, then raw numbers, which can be memory-mapped in place."""
+
+import itertools
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ruler.core.arithmetic import iterate_blocks
+from ruler.core.checks import block_rows_for
+from ruler.core.errors import FileFormatError
+from ruler.core.types import Embeddings
+from ruler.embeddings.formats.entries import appearing_whole, pick_matrix
+
+_DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "U8": "|u1", "BF16": "<u2"}
+_CODES = {np.dtype(dtype): code for code, dtype in _DTYPES.items() if code != "BF16"}
+_LARGEST_HEADER = 100_000_000  # the limit of the format itself
+_TEXT, _ENDS = "ids_utf8", "ids_ends"
+
+
+def load(path: Path) -> Embeddings:
+    """The tensor ``values``, memory-mapped, with ``ids`` as integers or as UTF-8 text with its ends."""
+    header, data_start = _read_header(path)
+    metadata = header.pop("__metadata__", {})
+    matrix = pick_matrix({name: len(entry["shape"]) for name, entry in header.items()}, path)
+    ids = None
+    if "ids" in header:
+        ids = np.array(_map(path, header["ids"], data_start))
+    elif _TEXT in header and _ENDS in header:
+        ids = _decode(_map(path, header[_TEXT], data_start), _map(path, header[_ENDS], data_start))
+    return Embeddings(_map(path, header[matrix], data_start), ids, metadata.get("layer"))
+
+
+def save(embeddings: Embeddings, path: Path) -> None:
+    """Write the values block by block, so that a memory map is never loaded whole."""
+    tensors = {"values": embeddings.values, **_encode(embeddings.ids)}
+    header: dict[str, Any] = {} if embeddings.layer is None else {"__metadata__": {"layer": embeddings.layer}}
+    end = 0
+    for name, array in tensors.items():
+        start, end = end, end + array.nbytes
+        header[name] = {
+            "dtype": _CODES[array.dtype.newbyteorder("<")],
+            "shape": array.shape,
+            "data_offsets": [start, end],
+        }
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with appearing_whole(path) as stream:
+        stream.write(len(text).to_bytes(8, "little") + text)
+        for array in tensors.values():
+            width = math.prod(array.shape[1:])
+            for start, stop in iterate_blocks(len(array), block_rows_for(max(width, 1))):
+                block = array[start:stop]
+                stream.write(np.ascontiguousarray(block, dtype=block.dtype.newbyteorder("<")).tobytes())
+
+
+def _read_header(path: Path) -> tuple[dict[str, Any], int]:
+    size = path.stat().st_size
+    with path.open("rb") as stream:
+        length = int.from_bytes(stream.read(8), "little")
+        if size < 8 or length > min(size - 8, _LARGEST_HEADER):
+            raise FileFormatError(f"{path} must be a sound .safetensors file; its header is longer than the file.")
+        header = json.loads(stream.read(length))
+    return header, 8 + length
+
+
+def _map(path: Path, entry: dict[str, Any], data_start: int) -> npt.NDArray[Any]:
+    if entry["dtype"] not in _DTYPES:
+        raise FileFormatError(
+            f"{path} must hold tensors of {', '.join(_DTYPES)}; got {entry['dtype']!r}. Convert it to F32."
+        )
+    dtype, shape = np.dtype(_DTYPES[entry["dtype"]]), tuple(entry["shape"])
+    start, stop = entry["data_offsets"]
+    if not 0 <= start <= stop or min(shape, default=1) < 0 or stop - start != math.prod(shape) * dtype.itemsize:
+        raise FileFormatError(f"{path} must be a sound .safetensors file; a tensor's size and offsets disagree.")
+    if start == stop:
+        return np.empty(shape, dtype)
+    mapped = np.memmap(path, dtype, mode="r", offset=data_start + start, shape=shape)
+    if entry["dtype"] == "BF16":  # the upper half of a float32
+        return (mapped.astype(np.uint32) << 16).view(np.float32)
+    return mapped if mapped.flags.aligned else np.array(mapped)
+
+
+def _encode(ids: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
+    if ids.dtype.kind != "U":
+        return {"ids": ids}
+    texts = [name.encode() for name in ids.tolist()]
+    ends = np.cumsum([len(text) for text in texts], dtype=np.int64)
+    return {_TEXT: np.frombuffer(b"".join(texts), np.uint8), _ENDS: ends}
+
+
+def _decode(text: npt.NDArray[Any], ends: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    whole, bounds = text.tobytes(), [0, *ends.tolist()]
+    return np.array([whole[start:stop].decode() for start, stop in itertools.pairwise(bounds)])

@@ -1,0 +1,145 @@
+"""Where in a model the representation is read: a named layer, or the input of the task head."""
+
+import difflib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+from ruler.core.errors import LayerNotFoundError
+
+INPUT_MARK = ":input"
+HEAD_NAMES = ("fc", "classifier", "head", "score", "classification_head", "qa_outputs", "lm_head", "cls")
+_TOKEN_HEADS = ("lm_head", "cls")
+_LAST_TOKEN_HEADS = ("lm_head", "score")
+
+
+@dataclass(frozen=True, eq=False)
+class Tap:
+    """A place in a model where vectors are read.
+
+    Args:
+        module: The layer.
+        name: Its dotted name.
+        reads_input: Read what enters the layer rather than what leaves it.
+        takes_last_token: Of a sequence, the last token that is no padding; else the first.
+    """
+
+    module: nn.Module
+    name: str
+    reads_input: bool
+    takes_last_token: bool
+
+    @property
+    def label(self) -> str:
+        """The text that ``find_layer`` turns into this tap again."""
+        return self.name + INPUT_MARK * self.reads_input
+
+
+@dataclass(frozen=True, eq=False)
+class _Call:
+    module: nn.Module
+    n_input_dims: int
+    n_outputs: int
+
+
+def find_layer(model: nn.Module, layer: str, *, is_causal: bool = False) -> Tap:
+    """The tap at a layer that the caller names.
+
+    Raises:
+        LayerNotFoundError: No module of that name; says which is near.
+    """
+    name = layer.removesuffix(INPUT_MARK)
+    modules = dict(model.named_modules(remove_duplicate=False))
+    if name not in modules:
+        known = [known for known in modules if known]
+        near = difflib.get_close_matches(name, known, n=3)
+        hint = f"Did you mean {' or '.join(map(repr, near))}?" if near else f"It begins {', '.join(known[:5])}."
+        raise LayerNotFoundError(
+            f"layer must be one of the model's {len(known)} modules; got {layer!r}. {hint} "
+            "See dict(model.named_modules())."
+        )
+    is_last = is_causal or name.rpartition(".")[2] in _LAST_TOKEN_HEADS or isinstance(modules[name], nn.RNNBase)
+    return Tap(modules[name], name, layer != name, is_last)
+
+
+def find_head_input(model: nn.Module, run: Callable[[], Any], *, is_causal: bool = False) -> Tap:
+    """The tap at the input of the task head, found by watching one forward pass.
+
+    Args:
+        model: The model that ``run`` runs.
+        run: Performs the pass and returns its output.
+        is_causal: Whether later tokens know the earlier ones and not the reverse.
+
+    Raises:
+        LayerNotFoundError: Nothing that looks like a task head ran.
+    """
+    heads = {child: name for name, child in _named_children(model) if name in HEAD_NAMES}
+    calls, output = _watch(model, set(heads), run)
+    head = next((call for call in reversed(calls) if call.module in heads), None)
+    if head is None:
+        chosen, is_last = _last_linear(calls, output), False
+    else:
+        name = heads[head.module]
+        is_token_head = name in _TOKEN_HEADS and head.n_input_dims == 3
+        chosen = head if is_token_head else _last_linear_inside(head, calls)
+        is_last = name in _LAST_TOKEN_HEADS
+    names = {module: name for name, module in model.named_modules()}
+    return Tap(chosen.module, names[chosen.module], True, is_causal or is_last)
+
+
+def tensors_in(value: Any) -> Iterator[Tensor]:
+    """All tensors in what a module takes or gives, in order."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, Mapping):
+        for part in value.values():
+            yield from tensors_in(part)
+    elif isinstance(value, tuple | list):
+        for part in value:
+            yield from tensors_in(part)
+
+
+def _named_children(model: nn.Module) -> list[tuple[str, nn.Module]]:
+    children = list(model.named_children())
+    while len(children) == 1 and children[0][0] not in HEAD_NAMES:  # a wrapper around the real model
+        children = list(children[0][1].named_children())
+    return children
+
+
+def _watch(model: nn.Module, heads: set[nn.Module], run: Callable[[], Any]) -> tuple[list[_Call], Any]:
+    calls: list[_Call] = []
+
+    def note(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+        n_dims = next((tensor.ndim for tensor in tensors_in((args, kwargs))), 0)
+        calls.append(_Call(module, n_dims, sum(tensor.numel() for tensor in tensors_in(output))))
+
+    watched = [module for module in model.modules() if isinstance(module, nn.Linear) or module in heads]
+    handles = [module.register_forward_hook(note, with_kwargs=True) for module in watched]
+    try:
+        return calls, run()
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _last_linear_inside(head: _Call, calls: list[_Call]) -> _Call:
+    inside = set(head.module.modules())
+    linears = [call for call in calls if call.module in inside and isinstance(call.module, nn.Linear)]
+    return linears[-1] if linears else head
+
+
+def _last_linear(calls: list[_Call], output: Any) -> _Call:
+    if not calls:
+        raise LayerNotFoundError(
+            f"model must have a task head, a child named {', '.join(HEAD_NAMES)}, or a Linear that runs; "
+            "got neither. Name the layer to read."
+        )
+    # a Linear deep inside, such as a gate, is no task head: its output has another size than the model's
+    if calls[-1].n_outputs not in {tensor.numel() for tensor in tensors_in(output)}:
+        raise LayerNotFoundError(
+            "model must end in its task head; got a last Linear that does not make the model's output, and "
+            f"no child named {', '.join(HEAD_NAMES)}. Name the layer to read."
+        )
+    return calls[-1]

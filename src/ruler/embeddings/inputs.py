@@ -1,0 +1,156 @@
+"""Which parts of a record a model's forward takes, and how records of unequal length become one tensor."""
+
+import difflib
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ruler.core.errors import InputError
+
+Key = int | str
+"""A part of a record: its position among the arguments of forward, or its name."""
+
+_NEVER_FED = {"labels", "label", "id", "ids"}
+
+
+@dataclass(frozen=True)
+class Inlet:
+    """What a model's forward takes.
+
+    Args:
+        required: Parameters without a default.
+        optional: Parameters with one.
+        only_named: Refuse tuples, since their meaning by position cannot be known (Hugging Face models).
+        padding: What fills up short sequences, by parameter; 0 for the others.
+    """
+
+    required: tuple[str, ...]
+    optional: tuple[str, ...]
+    only_named: bool = False
+    padding: Mapping[str, int] = field(default_factory=dict)
+
+    def pick(self, record: Any) -> dict[Key, Any]:
+        """The parts of one record, or of a batch of records, that forward is given.
+
+        Raises:
+            InputError: A tuple or dict that cannot be matched with the parameters of forward.
+        """
+        if isinstance(record, Mapping):
+            return self._pick_named(record)
+        if isinstance(record, tuple) or (isinstance(record, list) and record and _is_arraylike(record[0])):
+            return dict(enumerate(record[: self._count_fed(len(record))]))
+        return {0: record}
+
+    def _pick_named(self, record: Mapping[str, Any]) -> dict[Key, Any]:
+        known = (*self.required, *self.optional)
+        fed: dict[Key, Any] = {
+            key: value
+            for key, value in record.items()
+            if (key in known or not known) and (key not in _NEVER_FED or key in self.required)
+        }
+        self._check_spelling([key for key in record if key not in known and known], fed)
+        missing = [name for name in self.required if name not in fed]
+        if missing or not fed:
+            raise InputError(
+                f"data must hold the model's inputs ({', '.join(missing or known)}) as keys; "
+                f"got {', '.join(map(str, record))}. Rename the keys to the parameters of forward."
+            )
+        return fed
+
+    def _check_spelling(self, unknown: list[str], fed: dict[Key, Any]) -> None:
+        open_names = [name for name in (*self.required, *self.optional) if name not in fed]
+        for key in unknown:
+            if near := difflib.get_close_matches(str(key), open_names, n=1, cutoff=0.9):
+                raise InputError(
+                    f"data keys must be parameters of the model's forward; got {key!r}. Did you mean {near[0]!r}?"
+                )
+
+    def _count_fed(self, n_parts: int) -> int:
+        if self.only_named:
+            raise InputError(
+                f"records for a Hugging Face model must be dicts or single tensors; got tuples of {n_parts}. "
+                "Name the parts, e.g. {'input_ids': ..., 'attention_mask': ...}."
+            )
+        n_required = max(1, len(self.required))
+        if n_parts < n_required:
+            raise InputError(
+                f"records must hold the model's inputs ({', '.join(self.required)}); got tuples of {n_parts}."
+            )
+        if n_parts > n_required + 1 and self.optional:
+            raise InputError(
+                f"records must be unambiguous; got tuples of {n_parts} for a forward with the optional "
+                f"parameters {', '.join(self.optional)}. Give dicts keyed by the parameters of forward."
+            )
+        return n_required
+
+
+def read_inlet(model: nn.Module, *, only_named: bool = False, padding: Mapping[str, int] | None = None) -> Inlet:
+    """The inlet of a model, from the signature of its forward."""
+    required: list[str] = []
+    optional: list[str] = []
+    for name, parameter in inspect.signature(model.forward).parameters.items():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            continue
+        (required if parameter.default is parameter.empty else optional).append(name)
+    return Inlet(tuple(required), tuple(optional), only_named, padding or {})
+
+
+def collate(records: Sequence[dict[Key, Any]], inlet: Inlet) -> dict[Key, Tensor]:
+    """Records become one batch: equal shapes are stacked, named sequences of unequal length are padded.
+
+    Where padding was needed and forward takes an ``attention_mask`` that the records lack, it is made.
+
+    Raises:
+        InputError: Records with different parts, parts that are no numbers, or shapes that cannot be padded.
+    """
+    if any(record.keys() != records[0].keys() for record in records):
+        raise InputError("records must all have the same parts; got different keys or tuple lengths.")
+    columns: dict[Key, Tensor] = {}
+    for key in records[0]:
+        parts = [to_tensor(record[key]) for record in records]
+        lengths = {len(part) if part.ndim == 1 else -1 for part in parts}
+        if len({part.shape for part in parts}) == 1:
+            columns[key] = torch.stack(parts)
+        elif isinstance(key, str) and -1 not in lengths:
+            columns[key] = nn.utils.rnn.pad_sequence(
+                parts, batch_first=True, padding_value=float(inlet.padding.get(key, 0))
+            )
+            if "attention_mask" in inlet.optional and "attention_mask" not in records[0]:
+                ones = [torch.ones(len(part), dtype=torch.int64) for part in parts]
+                columns["attention_mask"] = nn.utils.rnn.pad_sequence(ones, batch_first=True)
+        else:
+            shapes = sorted({tuple(part.shape) for part in parts})
+            raise InputError(
+                f"records must have equal shapes; got {shapes[0]} and {shapes[-1]}. "
+                "Crop or pad them, or give token lists as dicts."
+            )
+    return columns
+
+
+def to_tensor(value: Any) -> Tensor:
+    """Anything array-like as a tensor.
+
+    Raises:
+        InputError: Not made of numbers.
+    """
+    if isinstance(value, Tensor):
+        return value
+    try:
+        if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray):
+            return torch.utils.dlpack.from_dlpack(value)
+        # a copy, for torch warns of arrays that it must not write to, as memory maps are
+        return torch.as_tensor(np.array(value)) if hasattr(value, "__array__") else torch.as_tensor(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        hint = " Tokenise texts first." if isinstance(value, str) else ""
+        raise InputError(
+            f"data must be made of numbers; got {type(value).__name__} that torch cannot take.{hint}"
+        ) from error
+
+
+def _is_arraylike(value: Any) -> bool:
+    return isinstance(value, Tensor) or hasattr(value, "__array__")

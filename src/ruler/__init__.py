@@ -7,6 +7,15 @@ if TYPE_CHECKING:
     from ruler.core.errors import RulerError as RulerError
     from ruler.core.types import Embeddings as Embeddings
     from ruler.core.types import Neighbors as Neighbors
+    from ruler.embeddings import embed as embed
+    from ruler.metrics import all_metrics as all_metrics
+    from ruler.metrics import cosine_similarity as cosine_similarity
+    from ruler.metrics import m1 as m1
+    from ruler.metrics import m2 as m2
+    from ruler.metrics import m3 as m3
+    from ruler.metrics import m4 as m4
+    from ruler.neighbors import find_neighbors as find_neighbors
+    from ruler.unlearning import unlearn as unlearn
 
 __version__ = "0.1.0"
 
@@ -14,6 +23,15 @@ _HOME_OF = {
     "Embeddings": "ruler.core.types",
     "Neighbors": "ruler.core.types",
     "RulerError": "ruler.core.errors",
+    "all_metrics": "ruler.metrics",
+    "cosine_similarity": "ruler.metrics",
+    "embed": "ruler.embeddings",
+    "find_neighbors": "ruler.neighbors",
+    "m1": "ruler.metrics",
+    "m2": "ruler.metrics",
+    "m3": "ruler.metrics",
+    "m4": "ruler.metrics",
+    "unlearn": "ruler.unlearning",
 }
 
 __all__ = sorted(_HOME_OF)

@@ -34,7 +34,10 @@ def norm_rows(block: Any) -> Any:
         >>> norm_rows(np.array([[3.0, 4.0], [0.0, 0.0]])).tolist()
         [5.0, 0.0]
     """
-    return sum_rows(block * block) ** 0.5
+    squares = sum_rows(block * block)
+    if isinstance(squares, np.ndarray):
+        return np.sqrt(squares)
+    return squares.new_tensor(np.sqrt(squares.cpu().numpy()))  # torch's own root is not always the nearest float
 
 
 def unit_rows(block: Any, norms: Any) -> Any:

@@ -10,6 +10,8 @@ from ruler.core.arithmetic import iterate_blocks, norm_rows
 from ruler.core.errors import InputError
 from ruler.core.types import FloatArray
 
+Shape = tuple[int, ...]
+_DLPACK_CPU, _DLPACK_CUDA = 1, 2
 _BLOCK_ELEMENTS = 1 << 20
 _SMALLEST_SQUARE = np.finfo(np.float64).tiny
 
@@ -25,18 +27,14 @@ def as_matrix(value: Any, name: str) -> npt.NDArray[Any]:
     """
     array = _as_array(value, name)
     if array.dtype.kind not in "fiub":
-        raise InputError(
-            f"{name} must hold real numbers; got dtype {array.dtype}. Convert it to float first."
-        )
+        raise InputError(f"{name} must hold real numbers; got dtype {array.dtype}. Convert it to float first.")
     if array.ndim != 2:
         raise InputError(
             f"{name} must be 2-D, one row a record; got {array.ndim}-D, shape {array.shape}. "
             "Flatten or pool each record into one vector."
         )
     if 0 in array.shape:
-        raise InputError(
-            f"{name} must not be empty; got shape {array.shape}. Give at least one row and column."
-        )
+        raise InputError(f"{name} must not be empty; got shape {array.shape}. Give at least one row and column.")
     return array
 
 
@@ -50,13 +48,18 @@ def _as_array(value: Any, name: str) -> npt.NDArray[Any]:
     try:
         return np.asanyarray(value)
     except (ValueError, TypeError) as error:
-        raise InputError(
-            f"{name} must be an array of numbers; got {type(value).__name__} ({error})."
-        ) from error
+        raise InputError(f"{name} must be an array of numbers; got {type(value).__name__} ({error}).") from error
 
 
 def _is_on_host(value: Any) -> bool:
-    return int(value.__dlpack_device__()[0]) == 1
+    return int(value.__dlpack_device__()[0]) == _DLPACK_CPU
+
+
+def is_on_cuda(value: Any) -> bool:
+    """Whether an array lies in the memory of a CUDA device."""
+    if isinstance(value, np.ndarray) or not hasattr(value, "__dlpack_device__"):
+        return False
+    return int(value.__dlpack_device__()[0]) == _DLPACK_CUDA
 
 
 def _fetch_from_device(value: Any) -> Any:
@@ -65,21 +68,21 @@ def _fetch_from_device(value: Any) -> Any:
     return load_optional("torch", "reading an array that lies on an accelerator").from_dlpack(value).cpu()
 
 
-def check_same_shape(a: npt.NDArray[Any], b: npt.NDArray[Any], names: tuple[str, str]) -> None:
+def check_same_shape(a: Shape, b: Shape, names: tuple[str, str]) -> None:
     """Both matrices describe the same records with the same width."""
-    if a.shape != b.shape:
+    if a != b:
         raise InputError(
-            f"{names[0]} and {names[1]} must have the same shape, the same records in the same order; "
-            f"got {a.shape} and {b.shape}."
+            f"{names[0]} and {names[1]} must have the same shape, the same records in the same order; got {a} and {b}. "
+            "Embed the same records with both models."
         )
 
 
-def check_same_width(a: npt.NDArray[Any], b: npt.NDArray[Any], names: tuple[str, str]) -> None:
+def check_same_width(a: Shape, b: Shape, names: tuple[str, str]) -> None:
     """Both matrices come from the same embedding space."""
-    if a.shape[1] != b.shape[1]:
+    if a[1] != b[1]:
         raise InputError(
-            f"{names[0]} and {names[1]} must have the same number of columns; "
-            f"got {a.shape[1]} and {b.shape[1]}. Embed both with the same model and layer."
+            f"{names[0]} and {names[1]} must have the same number of columns; got {a[1]} and {b[1]}. "
+            "Embed both with the same model and layer."
         )
 
 
@@ -128,9 +131,7 @@ def block_rows_for(n_columns: int) -> int:
     return max(1, _BLOCK_ELEMENTS // n_columns)
 
 
-def check_number(
-    value: Any, name: str, *, minimum: float, is_strict: bool = False, is_whole: bool = False
-) -> None:
+def check_number(value: Any, name: str, *, minimum: float, is_strict: bool = False, is_whole: bool = False) -> None:
     """A finite number on the right side of ``minimum``; ``is_strict`` leaves the minimum itself out.
 
     Example:
@@ -138,8 +139,8 @@ def check_number(
         Traceback (most recent call last):
         ruler.core.errors.InputError: epochs must be a whole number of at least 1; got 0.
     """
-    kinds: tuple[type, ...] = (int, np.integer) if is_whole else (int, float, np.integer, np.floating)
-    is_number = isinstance(value, kinds) and not isinstance(value, bool) and bool(np.isfinite(value))
+    kinds: Any = (int, np.integer) if is_whole else (int, float, np.integer, np.floating)
+    is_number = isinstance(value, kinds) and not isinstance(value, bool) and np.isfinite(value)
     if not is_number or value < minimum or (is_strict and value == minimum):
         noun = "a whole number" if is_whole else "a finite number"
         rule = f"above {minimum:g}" if is_strict else f"of at least {minimum:g}"

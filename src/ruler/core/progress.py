@@ -1,26 +1,83 @@
-"""A progress bar on long work, silent when nobody watches."""
+"""A progress bar for work over two seconds; silent when stderr is not a terminal."""
 
 import sys
-from collections.abc import Iterable, Iterator
-from typing import TypeVar
-
-from ruler.core.optional import load_optional
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
 T = TypeVar("T")
+_PATIENCE_S = 2.0
 
 
-def track(
-    items: Iterable[T], label: str, *, n_items: int | None = None, is_shown: bool = True
-) -> Iterator[T]:
-    """Pass ``items`` on, one by one, with a bar on stderr if it is asked for and stderr is a terminal.
+@contextmanager
+def show_progress(title: str, total: float) -> Iterator[Callable[[float], None]]:
+    """Yield a function that takes the amount just done; a bar appears once two seconds have passed.
 
     Example:
-        >>> list(track([1, 2], "counting", is_shown=False))
+        >>> with show_progress("searching", total=3) as advance:
+        ...     for _ in range(3):
+        ...         advance(1)
+    """
+    if not sys.stderr.isatty():
+        yield lambda amount: None
+        return
+    bar = _LateBar(title, total)
+    try:
+        yield bar.advance
+    finally:
+        bar.close()
+
+
+def track(items: Iterable[T], label: str, *, n_items: int, is_shown: bool = True) -> Iterator[T]:
+    """Pass ``items`` on, one by one, with a bar if it is asked for.
+
+    Example:
+        >>> list(track([1, 2], "counting", n_items=2, is_shown=False))
         [1, 2]
     """
-    if not (is_shown and sys.stderr.isatty()):
+    if not is_shown:
         yield from items
         return
-    rich_progress = load_optional("rich.progress", "showing a progress bar")
-    console = load_optional("rich.console", "showing a progress bar").Console(stderr=True)
-    yield from rich_progress.track(items, description=label, total=n_items, console=console, transient=True)
+    with show_progress(label, n_items) as advance:
+        for item in items:
+            yield item
+            advance(1)
+
+
+class _LateBar:
+    """A rich bar that opens itself when the work turns out to be long."""
+
+    def __init__(self, title: str, total: float) -> None:
+        self._title, self._total, self._done = title, total, 0.0
+        self._open_at_s = time.monotonic() + _PATIENCE_S
+        self._progress: Any = None
+
+    def advance(self, amount: float) -> None:
+        self._done += amount
+        if self._progress is None and time.monotonic() > self._open_at_s:
+            self._open()
+        if self._progress is not None:
+            self._progress.update(self._task, completed=self._done)
+
+    def _open(self) -> None:
+        try:
+            from rich import progress as parts
+            from rich.console import Console
+        except ModuleNotFoundError:  # a bar is a courtesy: without rich the work goes on in silence
+            self._open_at_s = float("inf")
+            return
+        text = (
+            parts.TextColumn("{task.description}"),
+            parts.BarColumn(),
+            parts.TextColumn("{task.percentage:.0f}%"),
+        )
+        self._progress = parts.Progress(
+            *text, parts.TimeRemainingColumn(), console=Console(stderr=True), transient=True
+        )
+        self._progress.start()
+        self._task = self._progress.add_task(self._title, total=self._total)
+
+    def close(self) -> None:
+        if self._progress is not None:
+            self._progress.stop()

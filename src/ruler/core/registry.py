@@ -13,12 +13,12 @@ class Registry(Generic[T], Mapping[str, T]):
     """A read-only table of names that answers a wrong name with the nearest right one.
 
     Example:
-        >>> methods = Registry("method", {"scrub": 1, "fine_tuning": 2})
+        >>> methods = Registry("method", {"scrub": 1})
         >>> methods["scrub"]
         1
-        >>> methods["fine-tuning"]
+        >>> methods["scrab"]
         Traceback (most recent call last):
-        ruler.core.errors.UnknownNameError: method must be one of fine_tuning, scrub; got 'fine-tuning'. Did you mean 'fine_tuning'?
+        ruler.core.errors.UnknownNameError: method must be one of scrub; got 'scrab'. Did you mean 'scrub'?
     """
 
     def __init__(self, kind: str, entries: Mapping[str, T]) -> None:

@@ -1,6 +1,6 @@
 """Frozen values that travel between rooms."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ class Embeddings:
     """
 
     values: npt.NDArray[Any]
-    ids: npt.NDArray[Any] = field(default=None)  # type: ignore[assignment]  # filled in below
+    ids: Any = None
     layer: str | None = None
 
     def __post_init__(self) -> None:

@@ -1,0 +1,194 @@
+"""First pass: low-precision products name, for each query, the sub-blocks in which its best rows can be.
+
+For every query the k-th largest lower bound over sub-blocks is a bound that the k-th best row cannot fall under (each
+sub-block's maximum is a different row). A sub-block whose upper bound is below it holds no answer.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ruler.core.types import FloatArray, IndexArray
+from ruler.neighbors.engines import SUB_BLOCK, Engine, Maxima, Tile
+from ruler.neighbors.rows import UnitRows
+
+Run = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
+"""`map`, or the `map` of a thread pool."""
+
+TILE_ROWS = 1024
+_PANEL_TILES = 8
+_CACHE_BYTES = 96 << 20
+_MOST_HELD = 2_000_000
+_WAVE_PANELS = 128
+
+
+@dataclass(frozen=True)
+class Task:
+    """A search among distinct rows: the k best base rows of each query; in a self search never the row itself."""
+
+    queries: UnitRows
+    base: UnitRows
+    k: int
+    is_self: bool
+
+    @property
+    def n_blocks(self) -> int:
+        """Number of sub-blocks of the base."""
+        return -(-len(self.base) // SUB_BLOCK)
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Sub-blocks still to be looked at: query ``rows[i]`` in ``blocks[i]``, where nothing exceeds ``upper[i]``."""
+
+    rows: IndexArray
+    blocks: IndexArray
+    upper: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def where(self, keep: npt.NDArray[np.bool_]) -> "Candidates":
+        """The candidates that are kept."""
+        return Candidates(self.rows[keep], self.blocks[keep], self.upper[keep])
+
+
+@dataclass
+class Shortlist:
+    """Running bounds and candidates of all queries; threads add to it, one at a time."""
+
+    n_queries: int
+    k: int
+    floor: FloatArray = field(init=False)
+    _best: FloatArray = field(init=False)
+    _held: list[Candidates] = field(default_factory=list)
+    _n_held: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self._best = np.full((self.n_queries, self.k), -np.inf)
+        self.floor = self._best[:, -1]
+
+    def add(self, first_row: int, first_block: int, maxima: Maxima) -> None:
+        """Take the maxima of consecutive queries over consecutive sub-blocks."""
+        rows = slice(first_row, first_row + len(maxima.upper))
+        with self._lock:
+            self._raise_floor(rows, maxima.lower)
+            row, block = np.nonzero(maxima.upper >= self.floor[rows, None])
+            self._held.append(Candidates(row + first_row, block + first_block, maxima.upper[row, block]))
+            self._n_held += len(row)
+
+    def _raise_floor(self, rows: slice, lower: FloatArray) -> None:
+        if self.k == 1:
+            np.maximum(self._best[rows, 0], lower.max(axis=1), out=self._best[rows, 0])
+            return
+        both = np.concatenate([self._best[rows], lower], axis=1)
+        both.partition(both.shape[1] - self.k, axis=1)
+        self._best[rows] = -np.sort(-both[:, -self.k :], axis=1)
+
+    def raise_to(self, values: FloatArray) -> None:
+        """Raise the bounds to known similarities (n, k), -inf where none is known."""
+        with self._lock:
+            np.maximum(self.floor, values[:, -1], out=self.floor)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so much is held that it should be taken out."""
+        return self._n_held > _MOST_HELD
+
+    def take(self) -> Candidates:
+        """Take out all candidates that the bounds have not ruled out meanwhile."""
+        with self._lock:
+            held, self._held, self._n_held = self._held, [], 0
+            parts = [part.where(part.upper >= self.floor[part.rows]) for part in held]
+        if not parts:
+            return Candidates(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
+        return Candidates(*(np.concatenate([getattr(p, name) for p in parts]) for name in ("rows", "blocks", "upper")))
+
+    def put_back(self, candidates: Candidates) -> None:
+        """Hold candidates again that were taken out too early."""
+        with self._lock:
+            self._held.append(candidates)
+            self._n_held += len(candidates)
+
+
+class TileStore:
+    """Tiles of one set of rows in an engine's storage, the latest ones kept."""
+
+    def __init__(self, rows: UnitRows, engine: Engine) -> None:
+        self._rows, self._engine = rows, engine
+        self._tiles: OrderedDict[int, Tile] = OrderedDict()
+        self._lock = threading.Lock()
+        self._capacity = max(2 * _PANEL_TILES, _CACHE_BYTES // (TILE_ROWS * rows.width * 4))
+
+    def __len__(self) -> int:
+        return -(-len(self._rows) // TILE_ROWS)
+
+    def get(self, number: int) -> Tile:
+        """The tile of rows ``number * TILE_ROWS`` and on."""
+        with self._lock:
+            if number in self._tiles:
+                self._tiles.move_to_end(number)
+                return self._tiles[number]
+        start = number * TILE_ROWS
+        tile = self._engine.make_tile(self._rows.block(start, min(start + TILE_ROWS, len(self._rows))))
+        with self._lock:
+            self._tiles[number] = tile
+            if len(self._tiles) > self._capacity:
+                self._tiles.popitem(last=False)
+        return tile
+
+
+def scan(
+    task: Task, engine: Engine, shortlist: Shortlist, run: Run, *, on_done: Callable[[int], None]
+) -> Iterator[None]:
+    """Multiply all tile pairs into the shortlist; yields when the shortlist is full, so that it can be emptied."""
+    queries = TileStore(task.queries, engine)
+    base = queries if task.is_self else TileStore(task.base, engine)
+    stop = threading.Event()
+
+    def multiply(pairs: list[tuple[int, int]]) -> int:
+        for i, j in pairs:
+            if stop.is_set():
+                break
+            mirror = task.is_self and i != j
+            ours, theirs = engine.multiply(
+                queries.get(i), base.get(j), is_diagonal=task.is_self and i == j, both_sides=mirror
+            )
+            shortlist.add(i * TILE_ROWS, j * TILE_ROWS // SUB_BLOCK, ours)
+            if theirs is not None:
+                shortlist.add(j * TILE_ROWS, i * TILE_ROWS // SUB_BLOCK, theirs)
+        return len(pairs)
+
+    try:
+        for wave in _waves(list(_panels(len(queries), len(base), task.is_self)), _WAVE_PANELS):
+            for n_pairs in run(multiply, wave):
+                on_done(n_pairs)
+            if shortlist.is_full:
+                yield
+    finally:
+        stop.set()  # after an interrupt, running calls end at their next pair
+
+
+def count_pairs(task: Task) -> int:
+    """How many tile pairs the scan multiplies."""
+    n_queries, n_base = -(-len(task.queries) // TILE_ROWS), -(-len(task.base) // TILE_ROWS)
+    return n_queries * (n_queries + 1) // 2 if task.is_self else n_queries * n_base
+
+
+def _panels(n_queries: int, n_base: int, is_self: bool) -> Iterator[list[tuple[int, int]]]:
+    """Tile pairs in an order in which few tiles are needed at a time; a self search takes the upper triangle."""
+    for start in range(0, n_queries, _PANEL_TILES):
+        panel = range(start, min(start + _PANEL_TILES, n_queries))
+        for j in range(start if is_self else 0, n_base):
+            yield [(i, j) for i in panel if i <= j or not is_self]
+
+
+def _waves(items: list[list[tuple[int, int]]], size: int) -> Iterator[list[list[tuple[int, int]]]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]

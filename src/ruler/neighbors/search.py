@@ -1,0 +1,140 @@
+"""The one door to nearest-neighbour search: `find_neighbors`."""
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+from ruler.core.checks import Shape, as_matrix, check_same_width, is_on_cuda, measure_norms
+from ruler.core.errors import InputError
+from ruler.core.progress import show_progress
+from ruler.core.types import Neighbors
+from ruler.neighbors.choice import choose_engine, load_torch_if_worthwhile
+from ruler.neighbors.first_pass import Shortlist, Task, count_pairs, scan
+from ruler.neighbors.recheck import BestRows, recheck
+from ruler.neighbors.rows import UnitRows
+from ruler.neighbors.twins import Collapsed, collapse, expand
+
+_MOST_THREADS = 16
+
+
+def find_neighbors(
+    queries: Any, base: Any, *, k: int = 1, exclude_self: bool = False, device: str | None = None
+) -> Neighbors:
+    """Which k base rows are most similar to each query, and how similar are they?
+
+    Exact: the answer of a float64 computation, s(a, b) = 1 - |a - b|^2 / 2 over rows of norm 1 (Eq. 1), whatever the
+    block size, number of threads, row order or device. Low precision only narrows the search. Memory beyond the inputs
+    and the answer stays under 300 MB; inputs may be memory maps.
+
+    Args:
+        queries: (n, p) rows to look up; NumPy, torch on any device, JAX, CuPy, lists, `Embeddings`.
+        base: (m, p) rows to search. Pass the same object to search a set in itself: half the work.
+        k: How many neighbours a query.
+        exclude_self: Leave base row i out for query i (leave-one-out, Eq. 6); needs n = m.
+        device: "cpu" or "cuda"; None goes where the data is.
+
+    Returns:
+        `Neighbors` with ``similarity`` (n, k) descending in [-1, 1] and ``index`` (n, k); ties by smallest index.
+
+    Raises:
+        InputError: Not 2-D, empty, NaN or inf, norms out of range, widths that differ, k out of range.
+
+    Example:
+        >>> found = find_neighbors([[1.0, 0.0]], [[0.0, 1.0], [3.0, 4.0], [2.0, 0.0]], k=2)
+        >>> found.index.tolist(), found.similarity.round(12).tolist()
+        ([[2, 1]], [[1.0, 0.6]])
+    """
+    return search(queries, base, names=("queries", "base"), k=k, exclude_self=exclude_self, device=device)
+
+
+def search(
+    queries: Any,
+    base: Any,
+    *,
+    names: tuple[str, str],
+    k: int = 1,
+    exclude_self: bool = False,
+    device: str | None = None,
+) -> Neighbors:
+    """`find_neighbors` whose errors speak of the caller's own arguments."""
+    if _wants_cuda(queries, base, device):
+        from ruler.neighbors.accelerator import search_on_accelerator
+
+        return search_on_accelerator(
+            queries, base, names=names, k=k, exclude_self=exclude_self, device=device or "cuda"
+        )
+    is_same = queries is base
+    base_rows = _unit_rows(base, names[1])
+    query_rows = base_rows if is_same else _unit_rows(queries, names[0])
+    check_request(query_rows.matrix.shape, base_rows.matrix.shape, names, k, exclude_self)
+    torch = load_torch_if_worthwhile(len(query_rows) * len(base_rows) * base_rows.width)
+    with _thread_pool(torch) as pool:
+        collapsed_base = collapse(base_rows, pool.map)
+        collapsed_queries = collapsed_base if is_same else collapse(query_rows, pool.map)
+        best = _search_distinct(collapsed_queries, collapsed_base, k + (exclude_self and not is_same), torch, pool)
+    return expand(best, collapsed_queries, collapsed_base, k=k, exclude_self=exclude_self)
+
+
+def check_request(queries: Shape, base: Shape, names: tuple[str, str], k: int, exclude_self: bool) -> None:
+    """The shapes fit each other and hold k neighbours a query."""
+    check_same_width(queries, base, names)
+    if exclude_self and queries[0] != base[0]:
+        raise InputError(
+            f"{names[0]} must be the rows of {names[1]} when exclude_self is set; got {queries[0]} and {base[0]} rows. "
+            "Pass the same array twice."
+        )
+    n_available = base[0] - bool(exclude_self)
+    if not 1 <= k <= n_available:
+        raise InputError(
+            f"k must be from 1 to the {n_available} rows of {names[1]} that can be neighbours; got {k}. "
+            f"Ask for fewer neighbours or give more rows."
+        )
+
+
+def _wants_cuda(queries: Any, base: Any, device: str | None) -> bool:
+    if device is not None:
+        return device.partition(":")[0] == "cuda"
+    return any(is_on_cuda(value) for value in (queries, base))
+
+
+def _unit_rows(value: Any, name: str) -> UnitRows:
+    matrix = as_matrix(value, name)
+    return UnitRows(matrix, measure_norms(matrix, name))
+
+
+@contextmanager
+def _thread_pool(torch: Any) -> Iterator[ThreadPoolExecutor]:
+    """A pool of as many threads as torch may use; torch itself runs one thread in each of them meanwhile."""
+    if torch is None:
+        with ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1)) as pool:
+            yield pool
+        return
+    n_threads = torch.get_num_threads()
+    try:
+        with ThreadPoolExecutor(
+            min(_MOST_THREADS, n_threads), initializer=torch.set_num_threads, initargs=(1,)
+        ) as pool:
+            yield pool
+    finally:
+        torch.set_num_threads(n_threads)
+
+
+def _search_distinct(queries: Collapsed, base: Collapsed, k: int, torch: Any, pool: ThreadPoolExecutor) -> BestRows:
+    """The k best base groups of each query group, the group itself left out when a set is searched in itself."""
+    is_self = queries is base
+    task = Task(queries.rows, base.rows, min(k, len(base.rows) - is_self), is_self)
+    best = BestRows(len(task.queries), task.k)
+    if task.k == 0:
+        return best
+    engine = pool.submit(choose_engine, task, torch).result()  # in the pool, where torch runs one thread
+    run = map if engine.has_own_threads else pool.map
+    shortlist = Shortlist(len(task.queries), task.k)
+    with show_progress("searching neighbours", count_pairs(task)) as advance:
+        for _ in scan(task, engine, shortlist, run, on_done=advance):
+            candidates = shortlist.take()
+            recheck(task, candidates, best, engine, run)
+            shortlist.raise_to(best.similarity)
+    recheck(task, shortlist.take(), best, engine, run)
+    return best

@@ -95,6 +95,9 @@ def _storable_ids(ids: npt.NDArray[Any]) -> npt.NDArray[Any]:
         return ids.astype(np.int64, copy=False)
     listed = ids.tolist()
     if all(isinstance(name, str) for name in listed):
+        for name in listed:
+            if not name.isprintable() and name.encode(errors="replace").decode() != name:
+                raise InputError(f"ids must be valid Unicode; got {name!r}. Clean the names first.")
         return np.array(listed, dtype=np.str_)
     if all(isinstance(name, int) and not isinstance(name, bool) for name in listed):
         return np.array(listed, dtype=np.int64)

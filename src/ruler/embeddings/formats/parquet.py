@@ -22,10 +22,12 @@ def load(path: Path) -> Embeddings:
     with parquet.ParquetFile(path) as file:
         schema = file.schema_arrow
         vector = next((name for name in MATRIX_NAMES if name in schema.names), None)
+        width, n_bits = _width_of(schema, vector)
+        check_unfolded_size(file.metadata.num_rows * width * n_bits // 8, path)
         blocks: list[npt.NDArray[Any]] = []
         ids: list[Any] = []
         n_bytes = 0
-        for batch in file.iter_batches(_ROWS_AT_ONCE):
+        for batch in file.iter_batches(min(_ROWS_AT_ONCE, block_rows_for(width))):
             blocks.append(_vectors(batch.column(vector)) if vector else _columns(batch))
             ids += batch.column("id").to_pylist() if "id" in schema.names else []
             n_bytes += blocks[-1].nbytes
@@ -34,7 +36,7 @@ def load(path: Path) -> Embeddings:
     if not blocks:
         raise FileFormatError(f"{path} must hold at least one row; got none.")
     named = np.array(ids) if "id" in schema.names else None
-    return Embeddings(np.concatenate(blocks), named, layer.decode() if layer else None)
+    return Embeddings(np.concatenate(blocks), named, None if layer is None else layer.decode())
 
 
 def save(embeddings: Embeddings, path: Path) -> None:
@@ -53,6 +55,22 @@ def save(embeddings: Embeddings, path: Path) -> None:
             vectors = arrow.FixedSizeListArray.from_arrays(flat, n_columns)
             ids = arrow.array(embeddings.ids[start:stop].tolist(), type=name)
             writer.write_table(arrow.Table.from_arrays([ids, vectors], schema=schema))
+
+
+def _width_of(schema: Any, vector: str | None) -> tuple[int, int]:
+    """How many numbers a row holds, and the bits of each, as far as the schema tells."""
+    if vector is None:
+        types = [field.type for field in schema if field.name != "id"]
+        return max(1, len(types)), max((_bits_of(kind) for kind in types), default=1)
+    kind = schema.field(vector).type
+    return max(1, getattr(kind, "list_size", 1)), _bits_of(getattr(kind, "value_type", kind))
+
+
+def _bits_of(kind: Any) -> int:
+    try:
+        return int(kind.bit_width)
+    except ValueError:  # text and lists have no fixed width
+        return 1
 
 
 def _vectors(column: Any) -> npt.NDArray[Any]:

@@ -1,0 +1,390 @@
+"""Embedding files: every format gives back what was written, and refuses what is not sound."""
+
+import io
+import json
+import os
+import pickle
+import zipfile
+
+import numpy as np
+import pyarrow as arrow
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from pyarrow import parquet
+from safetensors.numpy import load_file, save_file
+
+from ruler.core.errors import FileFormatError, InputError
+from ruler.core.types import Embeddings
+from ruler.embeddings import load_embeddings, save_embeddings
+
+ENDINGS = [".npy", ".npz", ".parquet", ".safetensors", ".pt"]
+KEEP_LAYER = [".npz", ".parquet", ".safetensors", ".pt"]
+MAPPED = [".npy", ".safetensors"]
+
+# NumPy's own text arrays drop trailing NULs, before any file is written
+names = st.text(st.characters(exclude_categories=["Cs"]), max_size=8).map(lambda name: name.rstrip("\0"))
+
+
+@st.composite
+def embeddings(draw):
+    dtype = draw(st.sampled_from([np.float16, np.float32, np.float64]))
+    shape = draw(hnp.array_shapes(min_dims=2, max_dims=2, max_side=6))
+    values = draw(hnp.arrays(dtype, shape))
+    integers = st.integers(-(2**63), 2**63 - 1)
+    ids = draw(
+        st.none()
+        | st.lists(names, min_size=shape[0], max_size=shape[0])
+        | st.lists(integers, min_size=shape[0], max_size=shape[0])
+    )
+    return Embeddings(values, ids, draw(st.none() | st.sampled_from(["net.6:input", "ä\n", ""])))
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+@given(original=embeddings())
+@settings(max_examples=25, deadline=None)
+def test_every_format_gives_back_what_was_written(tmp_path_factory, ending, original):
+    path = tmp_path_factory.mktemp("round") / f"rows{ending}"
+    save_embeddings(original, path)
+    found = load_embeddings(path)
+    assert found.values.dtype == original.values.dtype
+    np.testing.assert_array_equal(found.values, original.values)
+    assert found.ids.tolist() == original.ids.tolist()
+    assert found.ids.dtype.kind == original.ids.dtype.kind
+    assert found.layer == (original.layer if ending in KEEP_LAYER else None)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_other_dtypes_and_read_only_views_are_written(tmp_path, ending):
+    path = tmp_path / f"rows{ending}"
+    frozen = np.arange(12, dtype=">f4").reshape(3, 4)[:, ::2]
+    frozen.flags.writeable = False
+    for values, dtype in [(frozen, np.float32), (np.array([[1, 2], [3, 4]]), np.float64)]:
+        save_embeddings(Embeddings(values), path)
+        found = load_embeddings(path)
+        assert found.values.dtype == dtype
+        np.testing.assert_array_equal(found.values, values)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_writing_leaves_no_other_file_and_replaces_the_old_one(tmp_path, ending):
+    path = tmp_path / f"rows{ending}"
+    save_embeddings(Embeddings(np.ones((2, 2)), ["a", "b"]), path)
+    save_embeddings(Embeddings(np.zeros((3, 2))), path)
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+    assert load_embeddings(path).ids.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_failed_writing_leaves_the_old_file(tmp_path, ending, monkeypatch):
+    path = tmp_path / f"rows{ending}"
+    save_embeddings(Embeddings(np.ones((2, 2))), path)
+    before = path.read_bytes()
+
+    def fail(*_):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(OSError, match="disk full"):
+        save_embeddings(Embeddings(np.zeros((2, 2))), path)
+    assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("ending", MAPPED)
+def test_values_are_memory_mapped(tmp_path, ending):
+    path = tmp_path / f"rows{ending}"
+    save_embeddings(Embeddings(np.eye(4, dtype=np.float32)), path)
+    assert isinstance(load_embeddings(path).values, np.memmap)
+
+
+@pytest.mark.parametrize("ending", [ending.upper() for ending in ENDINGS])
+def test_endings_in_capitals_are_known(tmp_path, ending):
+    save_embeddings(Embeddings(np.eye(2)), tmp_path / f"rows{ending}")
+    np.testing.assert_array_equal(load_embeddings(str(tmp_path / f"rows{ending}")).values, np.eye(2))
+
+
+def test_large_tables_are_written_in_bounded_row_groups(tmp_path):
+    values = np.random.default_rng(0).normal(size=(3000, 700)).astype(np.float32)
+    save_embeddings(Embeddings(values, np.arange(3000) * 2), tmp_path / "rows.parquet")
+    assert parquet.ParquetFile(tmp_path / "rows.parquet").num_row_groups == 3
+    found = load_embeddings(tmp_path / "rows.parquet")
+    np.testing.assert_array_equal(found.values, values)
+    assert found.ids[-1] == 5998
+
+
+# files that others wrote
+
+
+def test_plain_files_of_other_tools_are_read(tmp_path):
+    values = np.arange(6, dtype=np.float32).reshape(3, 2)
+    np.save(tmp_path / "a.npy", np.asfortranarray(values))
+    np.savez_compressed(tmp_path / "b.npz", penultimate=values, labels=np.zeros(3))
+    np.savez(tmp_path / "c.npz", embeddings=values, other=values * 2, ids=np.array(["x", "y", "z"]))
+    save_file({"embeddings": values, "ids": np.array([4, 5, 6])}, tmp_path / "d.safetensors")
+    torch.save(torch.tensor(values, requires_grad=True), tmp_path / "e.pt")
+    torch.save({"embedding": torch.tensor(values), "ids": ["x", "y", "z"]}, tmp_path / "f.pt")
+    torch.save(torch.tensor(values), tmp_path / "g.pt", _use_new_zipfile_serialization=False)
+    table = {"id": ["x", "y", "z"], "f0": values[:, 0], "f1": values[:, 1]}
+    parquet.write_table(arrow.table(table), tmp_path / "h.parquet")
+    parquet.write_table(arrow.table({"embedding": values.tolist(), "label": ["p", "q", "p"]}), tmp_path / "i.parquet")
+    found = {file.name: load_embeddings(file) for file in tmp_path.iterdir()}
+    assert len(found) == 9
+    for rows in found.values():
+        np.testing.assert_array_equal(rows.values, values)
+    assert found["d.safetensors"].ids.tolist() == [4, 5, 6]
+    for name in ("c.npz", "f.pt", "h.parquet"):
+        assert found[name].ids.tolist() == ["x", "y", "z"]
+
+
+def test_brain_floats_become_float32(tmp_path):
+    from safetensors.torch import save_file as save_tensors
+
+    values = torch.randn(3, 2).bfloat16()
+    save_tensors({"values": values}, tmp_path / "a.safetensors")
+    torch.save(values, tmp_path / "a.pt")
+    for ending in ("safetensors", "pt"):
+        np.testing.assert_array_equal(load_embeddings(tmp_path / f"a.{ending}").values, values.float().numpy())
+
+
+def test_our_safetensors_are_read_by_the_library(tmp_path):
+    save_embeddings(Embeddings(np.eye(3, dtype=np.float32), ["ä", "", "b"], "fc"), tmp_path / "a.safetensors")
+    found = load_file(tmp_path / "a.safetensors")
+    np.testing.assert_array_equal(found["values"], np.eye(3))
+    assert found["ids_utf8"].tobytes() == "äb".encode()
+
+
+def test_unaligned_safetensors_are_copied(tmp_path):
+    header = json.dumps({"values": {"dtype": "F64", "shape": [1, 2], "data_offsets": [0, 16]}}).encode()
+    header += b" " * (3 - len(header) % 8)
+    content = len(header).to_bytes(8, "little") + header + np.array([1.0, 2.0]).tobytes()
+    (tmp_path / "a.safetensors").write_bytes(content)
+    found = load_embeddings(tmp_path / "a.safetensors").values
+    assert found.tolist() == [[1.0, 2.0]]
+    assert found.flags.aligned
+
+
+# hostile and broken files
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9, 0.99])
+def test_truncated_files_are_refused_in_one_line(tmp_path, ending, share):
+    path = tmp_path / f"rows{ending}"
+    save_embeddings(Embeddings(np.random.default_rng(0).normal(size=(40, 30)), [f"n{n}" for n in range(40)]), path)
+    content = path.read_bytes()
+    path.write_bytes(content[: int(share * len(content))])
+    with pytest.raises(FileFormatError, match=r"rows\.") as caught:
+        load_embeddings(path)
+    assert "\n" not in str(caught.value)
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+@given(content=st.binary(max_size=64))
+@settings(max_examples=20, deadline=None)
+def test_arbitrary_bytes_are_refused(tmp_path_factory, ending, content):
+    path = tmp_path_factory.mktemp("junk") / f"rows{ending}"
+    path.write_bytes(content)
+    with pytest.raises(FileFormatError, match=r"rows\."):
+        load_embeddings(path)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+@given(place=st.floats(0, 1, exclude_max=True), value=st.integers(0, 255))
+@settings(max_examples=30, deadline=None)
+def test_a_changed_byte_gives_an_array_or_a_clear_error(tmp_path_factory, ending, place, value):
+    path = tmp_path_factory.mktemp("flip") / f"rows{ending}"
+    save_embeddings(Embeddings(np.eye(3), ["a", "b", "c"]), path)
+    content = bytearray(path.read_bytes())
+    content[int(place * len(content))] = value
+    path.write_bytes(content)
+    error = None
+    try:
+        assert load_embeddings(path).values.ndim == 2
+    except FileFormatError as caught:
+        error = caught
+    assert error is None or path.name in str(error)
+
+
+class Bomb:
+    def __reduce__(self):
+        return (os.mkdir, ("pickle-was-run",))
+
+
+@pytest.mark.parametrize("name", ["a.npy", "b.npz", "c.pt", "d.npy", "e.npz", "f.pt"])
+def test_pickles_are_never_run(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    objects = np.array([[Bomb()]], dtype=object)
+    np.save("a.npy", objects)
+    np.savez("b.npz", values=objects)
+    torch.save({"values": Bomb()}, "c.pt")
+    for plain in ("d.npy", "e.npz", "f.pt"):
+        with open(plain, "wb") as stream:
+            pickle.dump(Bomb(), stream)
+    with pytest.raises(FileFormatError, match=name):
+        load_embeddings(name)
+    assert not os.path.exists("pickle-was-run")
+
+
+def test_pt_that_needs_pickle_says_what_to_do(tmp_path):
+    torch.save(torch.nn.Linear(2, 2), tmp_path / "a.pt")
+    with pytest.raises(FileFormatError, match=r"must be a \.pt file of tensors only.*Save the tensor itself"):
+        load_embeddings(tmp_path / "a.pt")
+
+
+def test_decompression_bombs_are_refused_before_unpacking(tmp_path):
+    zeros = np.zeros((1 << 12, 1 << 12), np.float32)
+    np.savez_compressed(tmp_path / "a.npz", values=zeros)
+    torch.save(torch.zeros(1).expand(1 << 14, 1 << 12), tmp_path / "c.pt")
+    with zipfile.ZipFile(tmp_path / "b.pt", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("archive/data/0", zeros.tobytes())
+    constant = arrow.table({"embedding": arrow.FixedSizeListArray.from_arrays(arrow.array(zeros.reshape(-1)), 1 << 12)})
+    parquet.write_table(constant, tmp_path / "d.parquet")
+    for file in sorted(tmp_path.iterdir()):
+        assert file.stat().st_size < 300_000
+        with pytest.raises(FileFormatError, match="must not unfold to more than 100 times its size; it claims"):
+            load_embeddings(file)
+
+
+def test_wide_tables_are_refused_before_reading(tmp_path):
+    zeros = np.zeros(1 << 23, np.float32)
+    for name, column in {
+        "a": arrow.FixedSizeListArray.from_arrays(arrow.array(zeros), 1 << 22),
+        "b": arrow.array(zeros),
+    }.items():
+        parquet.write_table(arrow.table({"values" if name == "a" else "f0": column}), tmp_path / f"{name}.parquet")
+        with pytest.raises(FileFormatError, match="it claims 33,554,432 bytes"):
+            load_embeddings(tmp_path / f"{name}.parquet")
+
+
+def npz_with_header(path, shape):
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": shape})
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("values.npy", header.getvalue() + bytes(8))
+
+
+def test_claims_that_the_data_do_not_bear_out_are_refused(tmp_path):
+    npz_with_header(tmp_path / "a.npz", (1 << 40, 1 << 20))
+    with pytest.raises(FileFormatError, match=r"as many numbers as it claims; entry 'values\.npy' does not"):
+        load_embeddings(tmp_path / "a.npz")
+
+
+def safetensors(path, header, data=bytes(16)):
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ({"dtype": "F32", "shape": [2, 2], "data_offsets": [0, 12]}, "a tensor's size and offsets disagree"),
+        ({"dtype": "F32", "shape": [2, 2], "data_offsets": [-16, 0]}, "a tensor's size and offsets disagree"),
+        ({"dtype": "F32", "shape": [-2, -2], "data_offsets": [0, 16]}, "a tensor's size and offsets disagree"),
+        ({"dtype": "F32", "shape": [2, 4], "data_offsets": [0, 32]}, "cannot be read: .*mmap length"),
+        ({"dtype": "F8_E4M3", "shape": [2, 2], "data_offsets": [0, 4]}, "must hold tensors of .*; got 'F8_E4M3'"),
+        ({"dtype": "F32", "shape": [0, 2], "data_offsets": [0, 0]}, "must not be empty"),
+        ({"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}, "must be 2-D"),
+        ({"dtype": "F32"}, "cannot be read"),
+        ([], "cannot be read"),
+    ],
+)
+def test_unsound_safetensors_headers_are_refused(tmp_path, entry, message):
+    safetensors(tmp_path / "a.safetensors", {"values": entry})
+    with pytest.raises(FileFormatError, match=message):
+        load_embeddings(tmp_path / "a.safetensors")
+
+
+def test_endless_safetensors_header_is_refused(tmp_path):
+    (tmp_path / "a.safetensors").write_bytes(b"\xff" * 8 + b"{}")
+    with pytest.raises(FileFormatError, match="its header is longer than the file"):
+        load_embeddings(tmp_path / "a.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"embedding": [[1.0, 2.0], [3.0]]}, "lists of one length without nulls"),
+        ({"embedding": [[1.0, 2.0], None]}, "lists of one length without nulls"),
+        ({"embedding": [[1.0, 2.0], [3.0, None]]}, "lists of one length without nulls"),
+        ({"embedding": [1.0, 2.0]}, "cannot be read"),
+        ({"a": [1.0], "b": ["x"]}, "must be numeric but for its id; got column 'b' of string"),
+        ({"id": ["x"]}, "must have columns besides its id"),
+        ({"a": arrow.array([], arrow.float32())}, "must hold at least one row"),
+        ({"a": [1.0, 2.0], "id": ["x", None]}, "ids must be integers or text; got NoneType, str"),
+        ({"a": [1.0], "id": [1.5]}, "ids must be integers or text; got float"),
+    ],
+)
+def test_unsound_tables_are_refused(tmp_path, table, message):
+    parquet.write_table(arrow.table(table), tmp_path / "a.parquet")
+    with pytest.raises(FileFormatError, match=message):
+        load_embeddings(tmp_path / "a.parquet")
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (np.ones(3), r"must be 2-D, one row a record; got 1-D"),
+        (np.ones((2, 2, 2)), r"must be 2-D, one row a record; got 3-D"),
+        (np.ones((2, 2), complex), "must hold real numbers; got dtype complex128"),
+        (np.array([["a"]]), "must hold real numbers; got dtype <U1"),
+        (np.zeros((2, 2), [("a", "f4")]), "must hold real numbers"),
+    ],
+)
+def test_arrays_that_are_no_embeddings_are_refused(tmp_path, values, message):
+    np.save(tmp_path / "a.npy", values)
+    np.savez(tmp_path / "a.npz", values=values)
+    for name in ("a.npy", "a.npz"):
+        with pytest.raises(FileFormatError, match=f"{name} must hold embeddings: .*{message}"):
+            load_embeddings(tmp_path / name)
+
+
+def test_archive_needs_one_matrix(tmp_path):
+    np.savez(tmp_path / "a.npz", first=np.eye(2), second=np.eye(2))
+    with pytest.raises(FileFormatError, match="must hold one 2-D array, or name it 'values'; got 2 of them among 2"):
+        load_embeddings(tmp_path / "a.npz")
+
+
+def test_ids_must_fit_the_rows(tmp_path):
+    np.savez(tmp_path / "a.npz", values=np.eye(2), ids=np.arange(3))
+    np.save(tmp_path / "b.npy", np.eye(2))
+    np.save(tmp_path / "b.ids.npy", np.arange(3))
+    for name in ("a.npz", "b.npy"):
+        with pytest.raises(FileFormatError, match=r"ids must be one name a row, shape \(2,\); got shape \(3,\)"):
+            load_embeddings(tmp_path / name)
+
+
+def test_paths_must_be_embedding_files(tmp_path):
+    with pytest.raises(FileFormatError, match=r"must be an embedding file; got nothing there"):
+        load_embeddings(tmp_path / "none.npy")
+    (tmp_path / "folder.npy").mkdir()
+    with pytest.raises(FileFormatError, match=r"must be an embedding file; got a folder"):
+        load_embeddings(tmp_path / "folder.npy")
+    with pytest.raises(FileFormatError, match=r"must end in one of \.npy, \.npz, .*; got '\.csv'"):
+        load_embeddings(tmp_path / "rows.csv")
+    with pytest.raises(FileFormatError, match="got 'no ending'"):
+        save_embeddings(Embeddings(np.eye(2)), tmp_path / "rows")
+    with pytest.raises(FileFormatError, match=r"must lie in a folder that exists.*Make the folder"):
+        save_embeddings(Embeddings(np.eye(2)), tmp_path / "no" / "rows.npy")
+
+
+def test_only_matrices_with_plain_ids_are_written(tmp_path):
+    with pytest.raises(InputError, match="embeddings must be 2-D"):
+        save_embeddings(Embeddings(np.ones(3)), tmp_path / "a.npy")
+    with pytest.raises(InputError, match="ids must be integers or text; got float"):
+        save_embeddings(Embeddings(np.eye(2), [0.5, 1.5]), tmp_path / "a.npy")
+    with pytest.raises(InputError, match="ids must be integers or text; got int, str"):
+        save_embeddings(Embeddings(np.eye(2), np.array([1, "a"], dtype=object)), tmp_path / "a.npy")
+    save_embeddings(Embeddings(np.eye(2), np.array(["b", "a"], dtype=object)), tmp_path / "a.npy")
+    assert load_embeddings(tmp_path / "a.npy").ids.tolist() == ["b", "a"]
+    save_embeddings(Embeddings(np.eye(2), np.array([7, 3], dtype=object)), tmp_path / "a.npy")
+    assert load_embeddings(tmp_path / "a.npy").ids.tolist() == [7, 3]
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_text_that_is_no_unicode_is_refused(tmp_path, ending):
+    with pytest.raises(InputError, match=r"ids must be valid Unicode; got '\\ud800'"):
+        save_embeddings(Embeddings(np.eye(2), ["a", "\ud800"]), tmp_path / f"a{ending}")

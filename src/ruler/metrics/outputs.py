@@ -39,9 +39,9 @@ def membership_inference(forget: Predictions, test: Predictions, *, seed: int = 
     """Can an attacker tell forgotten records from never-seen ones by their loss?
 
     The losses of the forget records meet those of equally many test records, drawn without replacement (where
-    there are fewer test records, as many forget records are drawn); a record below the median of all of them is
-    called a member. The balanced accuracy of these calls: 0.50 is chance, above it forget records still look
-    like members.
+    there are fewer test records, as many forget records are drawn); a record below the median of all of them
+    is called a member. The balanced accuracy of these calls: 0.50 is chance, above it forget records still
+    look like members.
 
     Args:
         forget: Answers on the forget records.

@@ -1,0 +1,95 @@
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+
+from ruler.core.errors import InputError
+from ruler.training.batches import Batches, cycle, move
+
+ROWS, LABELS = torch.arange(10.0)[:, None], torch.arange(10) % 2
+MODEL = nn.Linear(1, 2)
+
+
+class Pairs(Dataset[Any]):
+    def __init__(self, size: int = 10) -> None:
+        self.size = size
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, i: int) -> Any:
+        return ROWS[i], LABELS[i]
+
+
+def read_epoch(batches: Batches) -> list[float]:
+    return torch.cat([inputs.flatten() for inputs, _ in batches]).tolist()
+
+
+@pytest.mark.parametrize("source", [(ROWS, LABELS), TensorDataset(ROWS, LABELS), Pairs()])
+def test_full_batch_is_all_records_in_their_own_order(source: Any) -> None:
+    steps = list(Batches(source, MODEL))
+    assert len(steps) == 1
+    assert torch.equal(steps[0][0], ROWS)
+    assert torch.equal(steps[0][1], LABELS)
+
+
+@pytest.mark.parametrize("source", [(ROWS, LABELS), TensorDataset(ROWS, LABELS), Pairs()])
+def test_mini_batches_visit_every_record_once_an_epoch_and_shuffle_anew(source: Any) -> None:
+    batches = Batches(source, MODEL, batch_size=4, seed=3)
+    first, second = read_epoch(batches), read_epoch(batches)
+    assert sorted(first) == sorted(second) == ROWS.flatten().tolist()
+    assert first != second
+
+
+@pytest.mark.parametrize("source", [(ROWS, LABELS), Pairs()])
+def test_order_depends_on_its_seed_and_not_on_the_global_stream(source: Any) -> None:
+    torch.manual_seed(0)
+    first = read_epoch(Batches(source, MODEL, batch_size=4, seed=3))
+    state = torch.get_rng_state()
+    assert read_epoch(Batches(source, MODEL, batch_size=4, seed=3)) == first
+    assert torch.equal(torch.get_rng_state(), state)
+    assert read_epoch(Batches(source, MODEL, batch_size=4, seed=4)) != first
+
+
+def test_a_loader_keeps_its_batch_size_and_order() -> None:
+    loader = DataLoader(TensorDataset(ROWS, LABELS), batch_size=3)
+    sizes = [len(labels) for _, labels in Batches(loader, MODEL, batch_size=7)]
+    assert sizes == [3, 3, 3, 1]
+
+
+def test_arrays_take_the_models_float_type_and_long_labels() -> None:
+    pair = (np.zeros((4, 1)), np.zeros(4, dtype=np.int32))
+    inputs, labels = next(iter(Batches(pair, nn.Linear(1, 2))))
+    assert (inputs.dtype, labels.dtype) == (torch.float32, torch.int64)
+    assert next(iter(Batches(pair, nn.Linear(1, 2).double())))[0].dtype == torch.float64
+
+
+def test_cycle_starts_over_with_another_order() -> None:
+    stream = cycle(Batches((ROWS, LABELS), MODEL, batch_size=10, seed=1))
+    first, second = (next(stream)[0].flatten().tolist() for _ in range(2))
+    assert sorted(first) == sorted(second)
+    assert first != second
+
+
+def test_move_keeps_the_nest() -> None:
+    batch = move({"ids": [ROWS, "text"], "n": 3}, torch.device("cpu"))
+    assert torch.equal(batch["ids"][0], ROWS)
+    assert (batch["ids"][1], batch["n"]) == ("text", 3)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (ROWS, r"forget must be a pair \(X, y\), a Dataset or a DataLoader; got Tensor"),
+        ((ROWS, LABELS[:3]), "forget must hold one label a record and at least one record; got 10 inputs and 3"),
+        ((ROWS[:0], LABELS[:0]), "got 0 inputs and 0 labels"),
+        ((3.0, LABELS), "forget must hold arrays with one row a record; got a single value"),
+        (Pairs(0), "forget must be a Dataset with a length above 0"),
+    ],
+)
+def test_unfit_sources_are_named(source: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Batches(source, MODEL, name="forget")

@@ -1,0 +1,171 @@
+import json
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import nn
+
+from ruler.core.errors import CheckpointError
+from ruler.core.types import Partition
+from ruler.training import CheckpointStore, Recipe, TrainingSettings, describe_training
+from ruler.training.checkpoints import hash_arrays
+
+RECIPE = Recipe(architecture="a", data="d", rows="all", settings="{}", seed=0)
+STATE = {"weight": torch.arange(6.0).reshape(2, 3), "steps": torch.tensor(3)}
+
+
+def test_a_state_survives_the_round_trip_with_its_manifest(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path)
+    assert RECIPE not in store
+    path = store.save(RECIPE, STATE)
+    assert RECIPE in store
+    torch.testing.assert_close(store.load(RECIPE), STATE, atol=0, rtol=0)
+    with safe_open(path, framework="pt") as file:
+        assert json.loads(file.metadata()["manifest"])["trainer"] == "loop 1 on cpu"
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def test_tied_weights_can_be_stored(tmp_path: Path) -> None:
+    first = nn.Linear(2, 2)
+    model = nn.Sequential(first, first)
+    store = CheckpointStore(tmp_path)
+    store.save(RECIPE, model.state_dict())
+    model.load_state_dict(store.load(RECIPE))
+
+
+def test_the_cache_folder_is_the_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RULER_CACHE", str(tmp_path))
+    assert CheckpointStore().folder == tmp_path / "models"
+
+
+def test_everything_that_decides_the_weights_is_in_the_key() -> None:
+    rows, labels = np.eye(4), np.arange(4) % 2
+    settings = TrainingSettings()
+    partition = Partition(forget=np.array([0]), retain=np.array([1, 2, 3]))
+    other = Partition(forget=np.array([1]), retain=np.array([0, 2, 3]))
+    recipes = [
+        describe_training(nn.Linear(4, 2), rows, labels, partition=None, settings=settings, seed=0),
+        describe_training(nn.Linear(4, 3), rows, labels, partition=None, settings=settings, seed=0),
+        describe_training(nn.Linear(4, 2), rows + 1, labels, partition=None, settings=settings, seed=0),
+        describe_training(nn.Linear(4, 2), rows, 1 - labels, partition=None, settings=settings, seed=0),
+        describe_training(nn.Linear(4, 2), rows, labels, partition=partition, settings=settings, seed=0),
+        describe_training(nn.Linear(4, 2), rows, labels, partition=other, settings=settings, seed=0),
+        describe_training(nn.Linear(4, 2), rows, labels, partition=None, settings=settings, seed=1),
+        describe_training(nn.Linear(4, 2), rows, labels, partition=None, settings=replace(settings, epochs=3), seed=0),
+        describe_training(
+            nn.Linear(4, 2), rows, labels, partition=None, settings=settings, seed=0, trainer="ensemble 1"
+        ),
+    ]
+    assert len({recipe.key for recipe in recipes}) == len(recipes)
+
+
+def test_array_hashes_tell_types_shapes_and_borders_apart() -> None:
+    zeros = np.zeros(4)
+    variants = [(zeros,), (zeros.reshape(2, 2),), (zeros.astype(np.float32),), (zeros[:2], zeros[2:])]
+    assert len({hash_arrays(*arrays) for arrays in variants}) == len(variants)
+
+
+def spoil_tensor(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(bytes(content))
+
+
+def cut_short(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-5])
+
+
+def replace_manifest(path: Path) -> None:
+    save_file(STATE, path, {"manifest": "{}", "checksum": ""})
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (spoil_tensor, "must match its checksum; got other tensors"),
+        (cut_short, "must be a readable safetensors file"),
+        (replace_manifest, r"must carry the manifest of its recipe; got '\{\}'"),
+    ],
+)
+def test_a_spoilt_file_is_refused_and_then_trained_anew(tmp_path: Path, spoil: object, message: str) -> None:
+    store = CheckpointStore(tmp_path)
+    spoil(store.save(RECIPE, STATE))  # type: ignore[operator]
+    with pytest.raises(CheckpointError, match=message):
+        store.load(RECIPE)
+    with pytest.warns(RuntimeWarning, match="training anew"):
+        store.get_or_train(RECIPE, lambda: STATE)
+    torch.testing.assert_close(store.load(RECIPE), STATE, atol=0, rtol=0)
+
+
+def test_a_missing_file_is_a_checkpoint_error(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="must be a readable safetensors file"):
+        CheckpointStore(tmp_path).load(RECIPE)
+
+
+def test_a_failed_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: object) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr("os.replace", fail)
+    store = CheckpointStore(tmp_path)
+    with pytest.raises(OSError, match="disk full"):
+        store.save(RECIPE, STATE)
+    assert list(store.path_of(RECIPE).parent.iterdir()) == []
+
+
+def write_often(folder: str) -> None:
+    store = CheckpointStore(folder)
+    for _ in range(40):
+        store.save(RECIPE, STATE)
+        store.load(RECIPE)
+
+
+def test_parallel_writers_never_show_each_other_a_torn_file(tmp_path: Path) -> None:
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        list(pool.map(write_often, [str(tmp_path)] * 2))
+    files = list(CheckpointStore(tmp_path).path_of(RECIPE).parent.iterdir())
+    assert len(files) == 1
+
+
+TRAIN_SEVERAL = """
+import sys, numpy as np, torch
+torch.set_num_threads(1)
+from ruler.training import CheckpointStore, TrainingSettings, train_tabular
+rows = np.random.default_rng(0).normal(size=(400, 8)).astype(np.float32)
+labels = (rows[:, 0] > 0).astype(np.int64)
+for seed in range(int(sys.argv[2])):
+    train_tabular(rows, labels, seed=seed, settings=TrainingSettings(epochs=60), store=CheckpointStore(sys.argv[1]))
+    print(seed, flush=True)
+"""
+
+
+def test_a_killed_run_keeps_its_finished_models_and_no_half_ones(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", TRAIN_SEVERAL, str(tmp_path)]
+    process = subprocess.Popen([*command, "1000"], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    for _ in range(3):
+        process.stdout.readline()
+    time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+    finished = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.safetensors")}
+    assert len(finished) >= 3
+    for path in finished:
+        with safe_open(path, framework="pt") as file:
+            assert len(list(file.keys())) == 6
+
+    subprocess.run([*command, str(len(finished) + 1)], check=True, capture_output=True)
+    now = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.safetensors")}
+    assert len(now) == len(finished) + 1
+    assert finished.items() <= now.items()

@@ -1,0 +1,228 @@
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils.data import DataLoader, TensorDataset
+
+from ruler.core.errors import DivergedError, InputError
+from ruler.models import TabularMLP
+from ruler.training import TrainingSettings, cross_entropy, optimize, train_classifier
+from ruler.training.loop import compute_logits
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+DRAW = np.random.default_rng(0)
+ROWS = torch.tensor(DRAW.normal(size=(40, 3)), dtype=torch.float32)
+LABELS = (ROWS[:, 0] > 0).long()
+DATA = {"data": (ROWS, LABELS)}
+
+
+def flatten(model: nn.Module) -> torch.Tensor:
+    return torch.cat([value.detach().flatten() for value in model.state_dict().values()])
+
+
+def test_full_batch_training_equals_the_protocol_spelled_out() -> None:
+    model = train_classifier(lambda: TabularMLP(3), (ROWS, LABELS), seed=7)
+
+    torch.manual_seed(7)
+    np.random.seed(7)
+    reference = TabularMLP(3)
+    adam = torch.optim.Adam(reference.parameters(), lr=1e-3)
+    reference.train()
+    for _ in range(50):
+        adam.zero_grad()
+        functional.cross_entropy(reference(ROWS), LABELS).backward()
+        adam.step()
+
+    assert torch.equal(flatten(model), flatten(reference))
+    assert not model.training
+
+
+def test_training_leaves_the_callers_random_streams_alone() -> None:
+    torch.manual_seed(1)
+    np.random.seed(1)
+    expected = torch.rand(1).item(), np.random.rand()
+    torch.manual_seed(1)
+    np.random.seed(1)
+    train_classifier(lambda: TabularMLP(3), (ROWS, LABELS), seed=7, settings=TrainingSettings(epochs=2))
+    assert (torch.rand(1).item(), np.random.rand()) == expected
+
+
+def test_mini_batches_repeat_with_the_seed_and_learn() -> None:
+    settings = TrainingSettings(epochs=20, batch_size=16, learning_rate=1e-2)
+    first, again, other = (
+        flatten(train_classifier(lambda: TabularMLP(3), (ROWS, LABELS), seed=seed, settings=settings))
+        for seed in (0, 0, 1)
+    )
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+
+
+def test_the_order_seed_alone_changes_a_mini_batch_run() -> None:
+    def run(seed: int) -> torch.Tensor:
+        torch.manual_seed(0)
+        model = nn.Linear(3, 2)
+        optimize(model, cross_entropy, DATA, TrainingSettings(epochs=2, batch_size=8), seed=seed)
+        return flatten(model)
+
+    assert torch.equal(run(0), run(0))
+    assert not torch.equal(run(0), run(1))
+
+
+def test_a_loader_trains_as_its_tensors_do() -> None:
+    loader = DataLoader(TensorDataset(ROWS, LABELS), batch_size=40)
+    settings = TrainingSettings(epochs=3)
+    by_pair = train_classifier(lambda: nn.Linear(3, 2), (ROWS, LABELS), seed=0, settings=settings)
+    by_loader = train_classifier(lambda: nn.Linear(3, 2), loader, seed=0, settings=settings)
+    assert torch.equal(flatten(by_pair), flatten(by_loader))
+
+
+@pytest.mark.parametrize("name", ["adam", "adamw", "sgd"])
+def test_every_optimizer_follows_torch(name: str) -> None:
+    settings = TrainingSettings(epochs=3, optimizer=name, momentum=0.5, weight_decay=0.1, learning_rate=0.01)
+    model = train_classifier(lambda: nn.Linear(3, 2), (ROWS, LABELS), seed=0, settings=settings)
+    torch.manual_seed(0)
+    reference = nn.Linear(3, 2)
+    make: Any = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}[name]
+    extra = {"momentum": 0.5} if name == "sgd" else {}
+    optimizer = make(reference.parameters(), lr=0.01, weight_decay=0.1, **extra)
+    for _ in range(3):
+        optimizer.zero_grad()
+        functional.cross_entropy(reference(ROWS), LABELS).backward()
+        optimizer.step()
+    assert torch.equal(flatten(model), flatten(reference))
+
+
+def test_epochs_are_reported_with_their_mean_loss() -> None:
+    seen: list[tuple[int, float]] = []
+    history = optimize(
+        nn.Linear(3, 2),
+        cross_entropy,
+        DATA,
+        TrainingSettings(epochs=3, batch_size=16),
+        on_epoch=lambda epoch, loss: seen.append((epoch, loss)),
+    )
+    assert seen == list(enumerate(history, start=1))
+
+
+def test_an_epoch_is_a_pass_over_the_first_source_and_others_cycle() -> None:
+    met: list[tuple[int, int]] = []
+
+    def objective(model: nn.Module, first: Any, second: Any) -> torch.Tensor:
+        met.append((len(first[1]), len(second[1])))
+        return cross_entropy(model, first) + cross_entropy(model, second)
+
+    sources = {"retain": (ROWS, LABELS), "forget": (ROWS[:6], LABELS[:6])}
+    optimize(nn.Linear(3, 2), objective, sources, TrainingSettings(epochs=2, batch_size=16))
+    assert met == [(16, 6), (16, 6), (8, 6)] * 2
+
+
+def test_modes_and_gradients_are_put_back() -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5), nn.Linear(4, 2)).eval()
+    model[1].train()
+    optimize(model, cross_entropy, DATA, TrainingSettings(epochs=1))
+    assert [module.training for module in model] == [False, True, False]
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_frozen_parameters_stay() -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
+    model[0].requires_grad_(False)
+    before = flatten(model[0])
+    optimize(model, cross_entropy, DATA, TrainingSettings(epochs=2))
+    assert torch.equal(flatten(model[0]), before)
+
+
+def test_a_diverging_run_stops_in_the_last_good_state() -> None:
+    states: list[torch.Tensor] = []
+
+    def explode(model: nn.Module, batch: Any) -> torch.Tensor:
+        states.append(flatten(model))
+        loss = cross_entropy(model, batch)
+        return loss * float("nan") if len(states) == 4 else loss
+
+    model = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
+    with pytest.raises(DivergedError, match="loss must stay finite and within 10000; got nan in epoch 4") as caught:
+        optimize(model, explode, DATA, TrainingSettings(epochs=9))
+    assert torch.equal(flatten(model), states[2])
+    assert caught.value.last_good_state is not None
+    torch.testing.assert_close(caught.value.last_good_state, dict(model.state_dict()))
+
+
+def test_a_loss_beyond_its_bound_stops_the_run_on_either_side() -> None:
+    for sign in (1, -1):
+        with pytest.raises(DivergedError, match=r"within 0\.1; got -?\d"):
+            optimize(
+                nn.Linear(3, 2),
+                lambda model, batch, sign=sign: sign * cross_entropy(model, batch),
+                DATA,
+                TrainingSettings(epochs=2, loss_bound=0.1),
+            )
+
+
+def test_parameters_that_overflow_in_the_last_step_are_noticed() -> None:
+    model = nn.Linear(3, 2)
+    before = flatten(model)
+    with pytest.raises(DivergedError, match="parameters must stay finite; got NaN or inf after epoch 1"):
+        optimize(
+            model,
+            lambda model, batch: cross_entropy(model, batch) * 1e4,
+            DATA,
+            TrainingSettings(epochs=1, optimizer="sgd", learning_rate=1e38, loss_bound=1e9),
+        )
+    assert torch.equal(flatten(model), before)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"epochs": 0}, "epochs must be a whole number of at least 1; got 0"),
+        ({"epochs": 1.5}, "epochs must be a whole number"),
+        ({"learning_rate": 0.0}, "learning_rate must be a finite number above 0; got 0.0"),
+        ({"learning_rate": float("nan")}, "learning_rate must be a finite number"),
+        ({"batch_size": 0}, "batch_size must be a whole number of at least 1"),
+        ({"weight_decay": -1.0}, "weight_decay must be a finite number of at least 0"),
+        ({"momentum": -0.1}, "momentum must be"),
+        ({"loss_bound": 0.0}, "loss_bound must be"),
+        ({"optimizer": "adan"}, "optimizer must be one of adam, adamw, sgd; got 'adan'. Did you mean 'adam'"),
+    ],
+)
+def test_settings_name_the_broken_rule(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        TrainingSettings(**change)
+
+
+def test_a_model_without_trainable_parameters_is_refused() -> None:
+    with pytest.raises(InputError, match="model must have parameters with requires_grad; got none"):
+        optimize(nn.ReLU(), cross_entropy, DATA, TrainingSettings())
+
+
+def test_a_loader_without_batches_is_refused() -> None:
+    empty = DataLoader(TensorDataset(ROWS[:2], LABELS[:2]), batch_size=3, drop_last=True)
+    with pytest.raises(InputError, match="data must yield at least one batch an epoch"):
+        optimize(nn.Linear(3, 2), cross_entropy, {"data": empty}, TrainingSettings())
+
+
+def test_logits_are_found_in_model_outputs_and_mappings() -> None:
+    class Output:
+        logits = torch.ones(2, 2)
+
+    class Wrapped(nn.Module):
+        def forward(self, ids: torch.Tensor) -> Output:
+            return Output()
+
+    assert torch.equal(compute_logits(Wrapped(), {"ids": ROWS}), Output.logits)
+
+
+@pytest.mark.gpu
+def test_training_on_cuda_stays_there_and_repeats() -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    settings = TrainingSettings(epochs=5, batch_size=16)
+    first, again = (
+        train_classifier(lambda: TabularMLP(3).cuda(), (ROWS, LABELS), seed=0, settings=settings) for _ in "ab"
+    )
+    assert next(first.parameters()).is_cuda
+    assert torch.equal(flatten(first), flatten(again))

@@ -1,0 +1,257 @@
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils.data import DataLoader, TensorDataset
+
+from ruler.core.errors import DivergedError, InputError, UnknownNameError
+from ruler.models import TabularMLP
+from ruler.training import TrainingSettings, train_classifier
+from ruler.unlearning import (
+    METHODS,
+    BadTeacherSettings,
+    FineTuningSettings,
+    GradientAscentSettings,
+    NegGradPlusSettings,
+    ScrubSettings,
+    unlearn,
+)
+from ruler.unlearning.method import compute_divergence, make_random_teacher
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+DRAW = np.random.default_rng(0)
+ROWS = torch.tensor(DRAW.normal(size=(60, 4)), dtype=torch.float32)
+LABELS = (ROWS[:, 0] > 0).long()
+FORGET, RETAIN = (ROWS[:8], LABELS[:8]), (ROWS[8:], LABELS[8:])
+Loss = Callable[[nn.Module], torch.Tensor]
+
+
+@pytest.fixture(scope="module")
+def original() -> nn.Module:
+    settings = TrainingSettings(epochs=10)
+    return train_classifier(lambda: TabularMLP(4), (ROWS, LABELS), seed=0, settings=settings)
+
+
+def flatten(model: nn.Module) -> torch.Tensor:
+    return torch.cat([value.detach().float().flatten() for value in model.state_dict().values()])
+
+
+def soften(student: torch.Tensor, teacher: torch.Tensor) -> torch.Tensor:
+    """KL(teacher || student) at T = 2, batch mean, written out."""
+    p, q = (functional.softmax(logits / 2, dim=1) for logits in (teacher, student))
+    return (p * (p.log() - q.log())).sum(dim=1).mean()
+
+
+def follow_protocol(original: nn.Module, make_loss: Callable[[nn.Module], torch.Tensor], epochs: int) -> nn.Module:
+    torch.manual_seed(100)
+    student = copy.deepcopy(original).train()
+    adam = torch.optim.Adam(student.parameters(), lr=5e-4)
+    for _ in range(epochs):
+        adam.zero_grad()
+        make_loss(student).backward()  # type: ignore[no-untyped-call]
+        adam.step()
+    return student
+
+
+def list_losses(original: nn.Module) -> dict[str, tuple[Loss, int]]:
+    teacher = copy.deepcopy(original).eval()
+    torch.manual_seed(100)
+    random = TabularMLP(4).eval()
+
+    def entropy(model: nn.Module, records: Any) -> torch.Tensor:
+        return functional.cross_entropy(model(records[0]), records[1])
+
+    def distil(model: nn.Module, guide: nn.Module, sign: int) -> torch.Tensor:
+        retain, forget = model(RETAIN[0]), model(FORGET[0])
+        with torch.no_grad():
+            guided_retain, guided_forget = guide(RETAIN[0]), guide(FORGET[0])
+        kept = functional.cross_entropy(retain, RETAIN[1]) + soften(retain, guided_retain)
+        return 0.6 * kept + sign * 0.4 * soften(forget, guided_forget)
+
+    return {
+        "gradient_ascent": (lambda m: -entropy(m, FORGET), 5),
+        "neggrad_plus": (lambda m: 0.6 * entropy(m, RETAIN) - 0.4 * entropy(m, FORGET), 10),
+        "fine_tuning": (lambda m: entropy(m, RETAIN), 10),
+        "scrub": (lambda m: distil(m, teacher, -1), 10),
+        "bad_teacher": (lambda m: distil(m, random, 1), 10),
+    }
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_full_batch_unlearning_equals_the_protocol_spelled_out(original: nn.Module, method: str) -> None:
+    loss, epochs = list_losses(original)[method]
+    expected = follow_protocol(original, loss, epochs)
+    unlearned = unlearn(method, original, forget=FORGET, retain=RETAIN)
+    torch.testing.assert_close(flatten(unlearned), flatten(expected), atol=2e-6, rtol=0)
+    assert (flatten(unlearned) - flatten(original)).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_given_model_and_the_random_streams_stay_as_they_were(original: nn.Module, method: str) -> None:
+    model = copy.deepcopy(original)
+    model.net[2].train()
+    torch.manual_seed(3)
+    stream = torch.get_rng_state()
+    unlearned = unlearn(method, model, forget=FORGET, retain=RETAIN)
+    assert torch.equal(torch.get_rng_state(), stream)
+    assert torch.equal(flatten(model), flatten(original))
+    modes = [module.training for module in model.modules()]
+    assert [module.training for module in unlearned.modules()] == modes
+    assert all(parameter.requires_grad and parameter.grad is None for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_mini_batches_repeat_with_their_seed(original: nn.Module, method: str) -> None:
+    make = METHODS[method].settings
+    first, again, other = (
+        flatten(
+            unlearn(method, original, forget=FORGET, retain=RETAIN, settings=make(batch_size=16, seed=seed, epochs=2))
+        )
+        for seed in (1, 1, 2)
+    )
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_loaders_and_other_architectures_work(method: str) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Unflatten(1, (1, 2, 2)), nn.Conv2d(1, 3, 2), nn.BatchNorm2d(3), nn.Flatten(), nn.Linear(3, 2)
+    )
+    forget = DataLoader(TensorDataset(*FORGET), batch_size=4)
+    retain = TensorDataset(*RETAIN)
+    settings = METHODS[method].settings(batch_size=26, epochs=1)
+    unlearned = unlearn(method, model, forget=forget, retain=retain, settings=settings)
+    assert torch.isfinite(flatten(unlearned)).all()
+    assert not torch.equal(flatten(unlearned), flatten(model))
+
+
+def test_methods_move_the_loss_where_they_should(original: nn.Module) -> None:
+    def measure(model: nn.Module, records: Any) -> float:
+        return functional.cross_entropy(model.eval()(records[0]), records[1]).item()
+
+    ascended = unlearn("gradient_ascent", original, forget=FORGET, retain=None)
+    tuned = unlearn("fine_tuning", original, forget=None, retain=RETAIN)
+    balanced = unlearn("neggrad_plus", original, forget=FORGET, retain=RETAIN)
+    assert measure(ascended, FORGET) > measure(original, FORGET)
+    assert measure(tuned, RETAIN) < measure(original, RETAIN)
+    assert measure(balanced, FORGET) - measure(tuned, FORGET) > measure(balanced, RETAIN) - measure(tuned, RETAIN)
+
+
+def test_a_random_tabular_teacher_is_a_freshly_built_one(original: nn.Module) -> None:
+    teacher = make_random_teacher(original, 101)
+    torch.manual_seed(101)
+    assert torch.equal(flatten(teacher), flatten(TabularMLP(4)))
+    assert not any(parameter.requires_grad for parameter in teacher.parameters())
+    assert not teacher.training
+
+
+def test_a_random_teacher_forgets_attention_norms_and_bare_parameters() -> None:
+    class Odd(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.token = nn.Parameter(torch.arange(50.0))
+            self.attention = nn.MultiheadAttention(4, 2)
+            self.norm = nn.BatchNorm1d(4)
+
+    model = Odd()
+    model.norm.running_mean += 5
+    teacher = make_random_teacher(model, 0)
+    assert torch.equal(teacher.token.sort().values, model.token.detach())
+    assert not torch.equal(teacher.token, model.token)
+    assert not torch.equal(teacher.attention.in_proj_weight, model.attention.in_proj_weight)
+    assert not torch.equal(teacher.attention.out_proj.weight, model.attention.out_proj.weight)
+    assert torch.equal(teacher.norm.running_mean, torch.zeros(4))
+    torch.testing.assert_close(make_random_teacher(model, 0).state_dict(), teacher.state_dict(), atol=0, rtol=0)
+
+
+def test_the_teacher_seed_changes_bad_teacher_alone_in_its_teacher(original: nn.Module) -> None:
+    first, other = (
+        unlearn(
+            "bad_teacher",
+            original,
+            forget=FORGET,
+            retain=RETAIN,
+            settings=BadTeacherSettings(teacher_seed=seed, epochs=1),
+        )
+        for seed in (100, 101)
+    )
+    assert not torch.equal(flatten(first), flatten(other))
+
+
+def test_divergence_is_that_of_distributions_at_temperature_two() -> None:
+    student, teacher = torch.randn(5, 3), torch.randn(5, 3)
+    torch.testing.assert_close(compute_divergence(student, teacher, 2.0), soften(student, teacher))
+
+
+def test_a_diverging_method_stops_and_hands_over_its_last_good_state(original: nn.Module) -> None:
+    settings = GradientAscentSettings(epochs=200, learning_rate=1.0, loss_bound=50.0)
+    with pytest.raises(DivergedError, match="loss must stay finite and within 50; got -") as caught:
+        unlearn("gradient_ascent", original, forget=FORGET, retain=None, settings=settings)
+    model = copy.deepcopy(original)
+    model.load_state_dict(caught.value.last_good_state)
+    assert functional.cross_entropy(model(FORGET[0]), FORGET[1]) < 200
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "epochs"),
+    [
+        ("gradient_ascent", GradientAscentSettings, 5),
+        ("neggrad_plus", NegGradPlusSettings, 10),
+        ("fine_tuning", FineTuningSettings, 10),
+        ("scrub", ScrubSettings, 10),
+        ("bad_teacher", BadTeacherSettings, 10),
+    ],
+)
+def test_defaults_are_the_papers(name: str, settings: Any, epochs: int) -> None:
+    assert METHODS[name].settings is settings
+    chosen = settings()
+    assert (chosen.epochs, chosen.learning_rate, chosen.seed, chosen.batch_size) == (epochs, 5e-4, 100, None)
+
+
+def test_an_unknown_method_is_answered_with_the_nearest(original: nn.Module) -> None:
+    with pytest.raises(UnknownNameError, match="Did you mean 'fine_tuning'"):
+        unlearn("finetuning", original, forget=FORGET, retain=RETAIN)
+
+
+def test_settings_of_another_method_are_refused(original: nn.Module) -> None:
+    with pytest.raises(InputError, match="settings must be ScrubSettings for scrub; got BadTeacherSettings"):
+        unlearn("scrub", original, forget=FORGET, retain=RETAIN, settings=BadTeacherSettings())
+
+
+def test_missing_records_are_named(original: nn.Module) -> None:
+    with pytest.raises(InputError, match="forget must hold records for scrub; got None"):
+        unlearn("scrub", original, forget=None, retain=RETAIN)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: NegGradPlusSettings(retain_weight=1.0), "retain_weight must be below 1; got 1.0"),
+        (lambda: ScrubSettings(retain_weight=0.0), "retain_weight must be a finite number above 0"),
+        (lambda: ScrubSettings(temperature=0.0), "temperature must be a finite number above 0"),
+        (lambda: BadTeacherSettings(teacher_seed=-1), "teacher_seed must be a whole number of at least 0"),
+        (lambda: FineTuningSettings(seed=1.5), "seed must be a whole number"),  # type: ignore[arg-type]
+    ],
+)
+def test_settings_name_the_broken_rule(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        make()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("method", METHODS)
+def test_unlearning_on_cuda_stays_there_and_repeats(original: nn.Module, method: str) -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    model = copy.deepcopy(original).cuda()
+    first, again = (unlearn(method, model, forget=FORGET, retain=RETAIN) for _ in "ab")
+    assert next(first.parameters()).is_cuda
+    assert torch.equal(flatten(first), flatten(again))

@@ -2,8 +2,6 @@
 
 import hashlib
 import json
-import os
-import tempfile
 import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -18,6 +16,7 @@ from safetensors.torch import save as pack_tensors
 from torch import nn
 
 from ruler.core.errors import CheckpointError
+from ruler.core.files import write_atomically
 from ruler.core.locations import cache_folder
 from ruler.core.types import Partition
 from ruler.training.batches import device_of
@@ -145,8 +144,7 @@ class CheckpointStore:
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
         except (SafetensorError, OSError) as error:
             raise CheckpointError(
-                f"checkpoint {path} must be a readable safetensors file; got {error}. "
-                "Delete it to train anew."
+                f"checkpoint {path} must be a readable safetensors file; got {error}. Delete it to train anew."
             ) from error
         if metadata.get("manifest") != recipe.manifest:
             raise CheckpointError(
@@ -178,18 +176,3 @@ def _hash_tensors(tensors: State) -> str:
         digest.update(f"{name} {value.dtype} {tuple(value.shape)};".encode())
         digest.update(value.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that readers, and a killed writer, only ever leave the old one or the new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, aside = tempfile.mkstemp(dir=path.parent, prefix=".writing-", suffix=".tmp")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(aside, path)
-    except BaseException:
-        Path(aside).unlink(missing_ok=True)
-        raise

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from ruler.core.errors import CheckpointError, InputError
+from ruler.core.files import write_atomically
 from ruler.models.tabular_mlp import TabularMLP
-from ruler.training.checkpoints import write_atomically
 
 _SIGNS_OF_OTHER_CONTENT = (
     pickle.UnpicklingError,
@@ -51,9 +51,7 @@ def export_published(
     return path
 
 
-def import_published(
-    folder: str | Path, key: str, seed: int, forget_fraction: float | None = None
-) -> TabularMLP:
+def import_published(folder: str | Path, key: str, seed: int, forget_fraction: float | None = None) -> TabularMLP:
     """The TabularMLP in a file of the authors' naming, in eval mode; only weights are read, never code.
 
     Raises:
@@ -61,9 +59,7 @@ def import_published(
     """
     path = Path(folder) / name_published(key, seed, forget_fraction)
     if not path.is_file():
-        raise CheckpointError(
-            f"checkpoint {path} must exist; got no such file. Train it, or name another folder."
-        )
+        raise CheckpointError(f"checkpoint {path} must exist; got no such file. Train it, or name another folder.")
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
         hidden, n_features = state["net.0.weight"].shape

@@ -265,7 +265,8 @@ class _Scan:
             if sum(len(part) for part, _ in waiting) > _MOST_HELD:
                 self._merge(waiting)
                 waiting = []
-        self._merge(waiting)
+        if waiting:
+            self._merge(waiting)
         self.torch.maximum(self._best[:, -1], self.pairs.values.view(-1, self.k)[:, -1], out=self._best[:, -1])
 
     def _pairs_near_top(self, rows: Any, blocks: Any) -> tuple[Any, Any]:

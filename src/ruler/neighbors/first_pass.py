@@ -110,12 +110,6 @@ class Shortlist:
             return Candidates(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
         return Candidates(*(np.concatenate([getattr(p, name) for p in parts]) for name in ("rows", "blocks", "upper")))
 
-    def put_back(self, candidates: Candidates) -> None:
-        """Hold candidates again that were taken out too early."""
-        with self._lock:
-            self._held.append(candidates)
-            self._n_held += len(candidates)
-
 
 class TileStore:
     """Tiles of one set of rows in an engine's storage, the latest ones kept."""

@@ -54,8 +54,9 @@ def recheck(task: Task, candidates: Candidates, best: BestRows, engine: Engine, 
         peaks[group] = values
     kth_peak = _kth_largest(candidates.rows, peaks, task.k, best.n_queries)
     floor = np.maximum(np.maximum(best.similarity[:, -1], kth_peak) - slack, _UNDER_ALL)
-    alive = peaks >= floor[candidates.rows]
-    kept = candidates.where(alive)
+    kept = candidates.where(peaks >= floor[candidates.rows])
+    if not len(kept):
+        return
     pairs = run(lambda group: _pairs_above(task, kept, group, floor, engine), _group_by_block(kept))
     rows, columns = (np.concatenate(part) for part in zip(*pairs, strict=True))
     _merge_pairs(task, best, rows, columns, run)

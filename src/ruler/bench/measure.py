@@ -1,0 +1,80 @@
+"""Time and peak memory of a call, each in a process of its own so that none inherits another's memory."""
+
+import contextlib
+import multiprocessing
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_CLEAR_PEAK = "5"
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Seconds of the quickest run, and the most memory it held beyond what was there before, in MB."""
+
+    elapsed_s: float
+    extra_mb: float
+
+
+def measure_apart(prepare: Callable[[], Callable[[], Any]], *, repeats: int = 1) -> Measurement:
+    """Run ``prepare()`` and then time what it returns, in a new process.
+
+    Args:
+        prepare: A picklable function that makes the data and returns the call to time.
+        repeats: How often to run; the quickest counts, and the largest memory.
+    """
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context) as pool:
+        return pool.submit(_measure_here, prepare, repeats).result()
+
+
+def _measure_here(prepare: Callable[[], Callable[[], Any]], repeats: int) -> Measurement:
+    call = prepare()
+    times_s, extra_mb = [], []
+    for _ in range(repeats):
+        _reset_peak()
+        before_mb = _read_status("VmRSS")
+        started_s = time.perf_counter()
+        call()
+        times_s.append(time.perf_counter() - started_s)
+        extra_mb.append(_read_status("VmHWM") - before_mb)
+    return Measurement(min(times_s), max(extra_mb))
+
+
+def _reset_peak() -> None:
+    with contextlib.suppress(OSError):  # without it the peak is that of the whole process: too large, never too small
+        Path("/proc/self/clear_refs").write_text(_CLEAR_PEAK)
+
+
+def _read_status(field: str) -> float:
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+    except OSError:
+        return float("nan")
+    return next(float(line.split()[1]) / 1024 for line in lines if line.startswith(field + ":"))
+
+
+def describe_machine() -> dict[str, Any]:
+    """What the numbers depend on: processor, cores, versions."""
+    import platform
+    from importlib import metadata
+
+    processor = platform.processor() or platform.machine()
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        processor = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), processor)
+    versions = {}
+    for package in ("numpy", "torch", "faiss-cpu", "scikit-learn"):
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            versions[package] = metadata.version(package)
+    return {
+        "processor": processor,
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "python": platform.python_version(),
+        **versions,
+    }

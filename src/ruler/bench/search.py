@@ -1,0 +1,160 @@
+"""Neighbour search against faiss, scikit-learn and a plain float64 loop."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ruler.bench.measure import measure_apart
+from ruler.core.optional import load_optional
+from ruler.neighbors import find_neighbors
+
+Matrix = npt.NDArray[np.float32]
+_PLAIN_CHUNK = 512
+
+
+@dataclass(frozen=True)
+class Case:
+    """A self search: the nearest other row of every row."""
+
+    kind: str
+    n_rows: int
+    width: int
+
+
+@dataclass(frozen=True)
+class Timing:
+    """One engine on one case; ``speedup`` is how many times faster RULER was in the same run."""
+
+    kind: str
+    n_rows: int
+    width: int
+    engine: str
+    elapsed_s: float
+    speedup: float
+    extra_mb: float
+    sgemm_share: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return asdict(self)
+
+
+SIZES = (Case("diffuse", 20_000, 128), Case("diffuse", 50_000, 512), Case("diffuse", 100_000, 128))
+KINDS = tuple(Case(kind, 20_000, 128) for kind in ("classes", "tight classes", "collapsed", "duplicates", "rectified"))
+
+
+def make_rows(case: Case) -> Matrix:
+    """Data of a kind: what representations look like, from diffuse to collapsed."""
+    random = np.random.default_rng(0)
+    noise = random.standard_normal((case.n_rows, case.width), dtype=np.float32)
+    centers = random.standard_normal((10, case.width), dtype=np.float32)[random.integers(0, 10, case.n_rows)]
+    match case.kind:
+        case "classes":
+            return centers + np.float32(0.3) * noise
+        case "tight classes":
+            return centers + np.float32(1e-3) * noise
+        case "collapsed":
+            return np.float32(1.0) + np.float32(1e-4) * noise
+        case "duplicates":
+            return noise[random.integers(0, case.n_rows // 10, case.n_rows)]
+        case "rectified":
+            mixing = random.standard_normal((20, case.width), dtype=np.float32)
+            return (noise[:, :20] @ mixing).clip(min=0)
+        case _:
+            return noise
+
+
+def _ruler(rows: Matrix) -> Any:
+    load_optional("torch", "the fastest CPU engine")
+    return lambda: find_neighbors(rows, rows, exclude_self=True)
+
+
+def _faiss(rows: Matrix) -> Any:
+    faiss = load_optional("faiss", "the faiss benchmark")
+
+    def search() -> Any:
+        unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+        index = faiss.IndexFlatIP(rows.shape[1])
+        index.add(unit)
+        return index.search(unit, 2)
+
+    return search
+
+
+def _sklearn(rows: Matrix) -> Any:
+    neighbors = load_optional("sklearn.neighbors", "the scikit-learn benchmark")
+
+    def search() -> Any:
+        return neighbors.NearestNeighbors(n_neighbors=2, algorithm="brute", metric="cosine").fit(rows).kneighbors()
+
+    return search
+
+
+def _plain(rows: Matrix) -> Any:
+    def search() -> Any:
+        unit = rows.astype(np.float64)
+        unit /= np.linalg.norm(unit, axis=1, keepdims=True)
+        value, index = np.empty(len(unit)), np.empty(len(unit), dtype=np.int64)
+        for start in range(0, len(unit), _PLAIN_CHUNK):
+            product = unit[start : start + _PLAIN_CHUNK] @ unit.T
+            np.fill_diagonal(product[:, start:], -2.0)
+            index[start : start + _PLAIN_CHUNK] = product.argmax(axis=1)
+            value[start : start + _PLAIN_CHUNK] = product.max(axis=1)
+        return value, index
+
+    return search
+
+
+ENGINES: dict[str, Callable[[Matrix], Any]] = {
+    "ruler": _ruler,
+    "faiss IndexFlatIP": _faiss,
+    "plain float64 loop": _plain,
+    "scikit-learn brute": _sklearn,
+}
+
+
+def _prepare(case: Case, engine: str) -> Any:
+    return ENGINES[engine](make_rows(case))
+
+
+def time_cases(cases: tuple[Case, ...], engines: tuple[str, ...] = tuple(ENGINES)) -> Iterator[Timing]:
+    """Time every engine on every case, RULER first; yields as results come."""
+    peak = measure_sgemm()
+    for case in cases:
+        ours_s = None
+        for engine in engines:
+            repeats = 3 if case.n_rows * case.n_rows * case.width < 1e11 else 1
+            found = measure_apart(partial(_prepare, case, engine), repeats=repeats)
+            ours_s = found.elapsed_s if ours_s is None else ours_s
+            rate = 2.0 * case.n_rows**2 * case.width / found.elapsed_s
+            yield Timing(
+                **asdict(case),
+                engine=engine,
+                elapsed_s=found.elapsed_s,
+                speedup=found.elapsed_s / ours_s,
+                extra_mb=found.extra_mb,
+                sgemm_share=rate / peak,
+            )
+
+
+def measure_sgemm(size: int = 2048) -> float:
+    """The best rate of a float32 matrix product here, in flop/s, all cores."""
+    product: Callable[[], Any]
+    try:
+        torch = load_optional("torch", "measuring the product's peak")
+        a = torch.randn(size, size)
+        product = partial(torch.mm, a, a)
+    except ImportError:
+        b = np.ones((size, size), dtype=np.float32)
+        product = partial(np.matmul, b, b)
+    times_s = []
+    for _ in range(6):
+        started_s = time.perf_counter()
+        product()
+        times_s.append(time.perf_counter() - started_s)
+    return 2.0 * size**3 / min(times_s)

@@ -1,0 +1,36 @@
+"""The table of verbs."""
+
+from typing import Annotated
+
+import typer
+
+import ruler
+from ruler.cli import data
+from ruler.cli.bench import bench
+from ruler.cli.demo import demo
+
+app = typer.Typer(
+    name="ruler",
+    help="RULER verifies machine unlearning in a model's representations.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+app.command(epilog="Example: ruler demo --out ruler-demo")(demo)
+app.command(epilog="Example: ruler bench --quick --json bench.json")(bench)
+app.add_typer(data.app, name="data")
+
+
+def _show_version(is_asked: bool) -> None:
+    if is_asked:
+        typer.echo(f"ruler {ruler.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def configure(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """RULER verifies machine unlearning in a model's representations."""

@@ -1,0 +1,63 @@
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ruler.neighbors import accelerator, find_neighbors
+
+sys.path.insert(0, str(Path(__file__).parent))
+from reference import KINDS
+
+torch = pytest.importorskip("torch")
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("kind", sorted(KINDS))
+@pytest.mark.parametrize(("k", "exclude_self"), [(1, True), (3, True), (2, False)])
+def test_answer_is_that_of_the_cpu_engines(device, kind, k, exclude_self, random, monkeypatch):
+    monkeypatch.setattr(accelerator, "_BLOCK_ROWS", 512)
+    rows = KINDS[kind](random, 1300, 11)
+    expected = find_neighbors(rows, rows, k=k, exclude_self=exclude_self)
+    for base in (rows, rows.copy()):
+        found = accelerator.search_on_accelerator(
+            rows, base, names=("queries", "base"), k=k, exclude_self=exclude_self, device=device
+        )
+        np.testing.assert_array_equal(found.similarity, expected.similarity)
+        np.testing.assert_array_equal(found.index, expected.index)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_held_candidates_are_rechecked_in_between(device, random, monkeypatch):
+    monkeypatch.setattr(accelerator, "_BLOCK_ROWS", 256)
+    monkeypatch.setattr(accelerator, "_MOST_HELD", 50)
+    rows = random.normal(size=(1000, 6))
+    found = accelerator.search_on_accelerator(
+        rows, rows, names=("queries", "base"), k=2, exclude_self=True, device=device
+    )
+    np.testing.assert_array_equal(found.index, find_neighbors(rows, rows, k=2, exclude_self=True).index)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (np.full((3, 2), np.nan), "queries must be finite; got NaN or inf in 3 rows"),
+        (np.full((3, 2), 1e200), "queries must have norms that float64 can hold; got overflow"),
+        (np.ones(3), "queries must be 2-D"),
+    ],
+)
+def test_bad_input_is_named(rows, message):
+    with pytest.raises(ValueError, match=message):
+        accelerator.search_on_accelerator(
+            rows, np.ones((3, 2)), names=("queries", "base"), k=1, exclude_self=False, device="cpu"
+        )
+
+
+@pytest.mark.gpu
+def test_data_on_the_device_is_searched_there(random):
+    rows = random.normal(size=(5000, 32)).astype(np.float32)
+    tensor = torch.from_numpy(rows).cuda()
+    np.testing.assert_array_equal(
+        find_neighbors(tensor, tensor, exclude_self=True).index, find_neighbors(rows, rows, exclude_self=True).index
+    )

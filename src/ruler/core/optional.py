@@ -7,6 +7,7 @@ from ruler.core.errors import MissingPackageError
 
 _EXTRA_OF = {
     "faiss": "bench",
+    "matplotlib": "report",
     "pandas": "data",
     "pyarrow": "data",
     "rich": "cli",

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 TABLES = (*(str(number) for number in range(1, 15)), "text")
-_TEXT_KEYS = ("study", "dataset", "architecture", "method", "other_method", "baseline", "source")
-_NUMBER_KEYS = ("forget_fraction", "learning_rate")
+TEXT_KEYS = ("study", "dataset", "architecture", "method", "other_method", "baseline", "source")
+NUMBER_KEYS = ("forget_fraction", "learning_rate")
 _VALUES = ("table", "row", "column", "paper", "relation", "is_bound", "decimals", "out_of")
-COLUMNS = (*_VALUES, *_TEXT_KEYS, *_NUMBER_KEYS)
+COLUMNS = (*_VALUES, *TEXT_KEYS, *NUMBER_KEYS)
 _PRINTED = re.compile(r"(<=|>=|<|>|~)?([+-]?\d+(?:\.(\d+))?)(?:/(\d+))?")
 
 
@@ -64,9 +64,7 @@ def parse_printed(text: str) -> PrintedNumber:
         return PrintedNumber(math.nan)
     match = _PRINTED.fullmatch(text)
     if match is None:
-        raise InputError(
-            f"a published cell must be a printed number; got {text!r}. Write it as the paper does."
-        )
+        raise InputError(f"a published cell must be a printed number; got {text!r}. Write it as the paper does.")
     relation, value, digits, total = match.groups()
     return PrintedNumber(float(value), relation or "=", len(digits or ""), float(total or math.nan))
 
@@ -120,8 +118,8 @@ def _read_rows(table: str) -> list[dict[str, str]]:
 
 
 def _melt(table: str, row: dict[str, str]) -> list[dict[str, Any]]:
-    keys: dict[str, Any] = {key: row.pop(key, "") for key in _TEXT_KEYS}
-    printed_keys = {key: row.pop(key, "") for key in _NUMBER_KEYS}
+    keys: dict[str, Any] = {key: row.pop(key, "") for key in TEXT_KEYS}
+    printed_keys = {key: row.pop(key, "") for key in NUMBER_KEYS}
     label = _label_row(keys, printed_keys)
     keys |= {key: float(text or math.nan) for key, text in printed_keys.items()}
     cells = {row["column"]: row["value"]} if table == "text" else row

@@ -1,0 +1,136 @@
+"""A printed table as CSV, Markdown and LaTeX text."""
+
+import csv
+import io
+import math
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+from ruler.paper.tables.layout import Cell, Column, PrintedTable, Row
+
+_MATH = {
+    "M2": "$M_2$",
+    "M4": "$M_4$",
+    "p": "$p$",
+    "r_rb": r"$r_{\mathrm{rb}}$",
+    "p_LMM": r"$p_{\mathrm{LMM}}$",
+    "p_Wilc": r"$p_{\mathrm{Wilc}}$",
+    "p_adj": r"$p_{\mathrm{adj}}$",
+    "|Df|": "$|D_f|$",
+    "η=1e-4": r"$\eta=10^{-4}$",
+    "η=5e-4": r"$\eta=5\times10^{-4}$",
+    "η=1e-3": r"$\eta=10^{-3}$",
+}
+_LATEX_SPECIAL = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": "$<$",
+    ">": "$>$",
+    "±": r"$\pm$",
+    "η": r"$\eta$",
+    **{mark: "\\" + mark for mark in "&%$#_{}"},
+}
+
+
+def to_csv(table: PrintedTable) -> str:
+    """Rows and columns of the table with full precision, the runs behind a row, and reasons for what is missing."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    names = list(table.rows[0].numbers) if table.rows else []
+    writer.writerow([*table.row_keys, *names, "n", "note"])
+    for row in table.rows:
+        values = ["" if math.isnan(value) else f"{value:.10g}" for value in row.numbers.values()]
+        writer.writerow([*row.keys, *values, row.runs, "; ".join(dict.fromkeys(row.notes))])
+    return stream.getvalue()
+
+
+def to_markdown(table: PrintedTable, heading: str) -> str:
+    """The table as Markdown, headed and with its caption."""
+    headers = [*table.row_headers, *map(_name_flat, table.columns), "n"]
+    lines = [f"# {heading}", "", escape_markdown(table.caption), "", _bar(map(escape_markdown, headers))]
+    lines.append(_bar([":--"] * len(table.row_headers) + ["--:"] * (len(table.columns) + 1)))
+    for row in table.rows:
+        lines.append(_bar([*map(escape_markdown, row.labels), *map(_mark_down, row.cells), row.runs]))
+    lines += ["", *(f"- n/a: {escape_markdown(note)}" for note in table.notes)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def to_latex(table: PrintedTable, label: str) -> str:
+    """The table as LaTeX, for the packages booktabs and nothing else."""
+    n_labels = len(table.row_headers)
+    alignment = "l" * n_labels + "r" * (len(table.columns) + 1)
+    lines = [r"\begin{table}", rf"\caption{{{escape_latex(table.caption)}}}", rf"\label{{tab:{label}}}", r"\centering"]
+    lines += [rf"\begin{{tabular}}{{{alignment}}}", r"\toprule", *_set_groups(table.columns, n_labels)]
+    headers = [*table.row_headers, *(column.header for column in table.columns), "n"]
+    lines += [_end_row(map(escape_latex, headers)), r"\midrule"]
+    for index, (_, rows) in enumerate(groupby(table.rows, key=lambda row: row.keys[0])):
+        lines += [r"\addlinespace"] if index else []
+        lines += [_set_latex_row(row) for row in rows]
+    lines += [r"\bottomrule", r"\end{tabular}"]
+    lines += [rf"\par\footnotesize n/a: {escape_latex(note)}." for note in table.notes]
+    return "\n".join([*lines, r"\end{table}"]) + "\n"
+
+
+def escape_latex(text: str) -> str:
+    """Text with LaTeX's special characters made harmless and the paper's symbols set as mathematics.
+
+    Example:
+        >>> escape_latex("r_rb")
+        '$r_{\\\\mathrm{rb}}$'
+        >>> escape_latex("50% of a_b")
+        '50\\\\% of a\\\\_b'
+    """
+    words = (_MATH.get(word) or "".join(_LATEX_SPECIAL.get(mark, mark) for mark in word) for word in text.split(" "))
+    return " ".join(words)
+
+
+def escape_markdown(text: str) -> str:
+    """Text with the characters that would break a Markdown table or start emphasis made harmless.
+
+    Example:
+        >>> escape_markdown("|Df| ** p_adj")
+        '\\\\|Df\\\\| \\\\*\\\\* p\\\\_adj'
+    """
+    return "".join("\\" + mark if mark in "|*_<\\" else mark for mark in text)
+
+
+def _name_flat(column: Column) -> str:
+    return f"{column.group} {column.header}".strip()
+
+
+def _bar(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _mark_down(cell: Cell) -> str:
+    text = escape_markdown(cell.text) + r"\*" * cell.stars
+    return f"**{text}**" if cell.is_bold else text
+
+
+def _end_row(cells: Iterable[str]) -> str:
+    return " & ".join(cells) + r" \\"
+
+
+def _set_groups(columns: Sequence[Column], n_labels: int) -> list[str]:
+    if not any(column.group for column in columns):
+        return []
+    cells, rules, start = [""] * n_labels, "", n_labels + 1
+    for group, members in groupby(columns, key=lambda column: column.group):
+        width = len(list(members))
+        cells.append(rf"\multicolumn{{{width}}}{{c}}{{{escape_latex(group)}}}" if group else "")
+        rules += rf"\cmidrule(lr){{{start}-{start + width - 1}}}" if group else ""
+        start += width
+    return [_end_row([*cells, ""]), rules]
+
+
+def _set_latex_row(row: Row) -> str:
+    return _end_row([*map(escape_latex, row.labels), *map(_set_latex_cell, row.cells), row.runs])
+
+
+def _set_latex_cell(cell: Cell) -> str:
+    if not cell.text or cell.text == "n/a":
+        return cell.text
+    number = cell.text.replace("±", r"\pm")
+    number = rf"\mathbf{{{number}}}" if cell.is_bold else number
+    return f"${number}^{{{'*' * cell.stars}}}$" if cell.stars else f"${number}$"

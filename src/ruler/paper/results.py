@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ruler.core.errors import InputError
-from ruler.core.optional import load_optional
 from ruler.paper.names import APPROXIMATE_METHODS, rank_of
 
 if TYPE_CHECKING:
@@ -16,17 +15,14 @@ METRICS = ("m1", "m2", "m2_mean_baseline", "m3", "m4", "mia")
 METRICS = (*METRICS, "forget_accuracy", "retain_accuracy", "test_accuracy")
 REQUIRED = (*CELL, "n_forget", *METRICS, "engine")
 _TEXT = ("study", "dataset", "method", "engine")
-_BORROWERS = ("learning-rate", "forget-seeds")
 _DECIMALS = 12  # keys are joined by value: 0.1 must be 0.1 however it was computed
 
 
 def check_results(results: "pd.DataFrame") -> "pd.DataFrame":
     """Results with every column that the tables read, numbers as floats, each cell once.
 
-    A cell that was run by both engines counts once, as the exact protocol ran it.
-
     Raises:
-        InputError: A column is missing.
+        InputError: A column is missing, or a cell is there twice.
 
     Example:
         >>> import pandas
@@ -44,26 +40,24 @@ def check_results(results: "pd.DataFrame") -> "pd.DataFrame":
     checked[numbers] = checked[numbers].astype(float)
     keys = [column for column in CELL if column not in _TEXT]
     checked[keys] = checked[keys].round(_DECIMALS)
-    by_trust = checked.assign(_is_exact=checked["engine"] == "protocol").sort_values("_is_exact", kind="stable")
-    return by_trust.drop_duplicates(list(CELL), keep="last").drop(columns="_is_exact").sort_index()
+    n_repeats = int(checked.duplicated(list(CELL)).sum())
+    if n_repeats:
+        raise InputError(
+            f"results must hold each cell once; got {n_repeats} of {len(checked)} rows twice. "
+            "Give the results of one engine and one store."
+        )
+    return checked
 
 
 def rows_of(results: "pd.DataFrame", study: str, methods: tuple[str, ...] = APPROXIMATE_METHODS) -> "pd.DataFrame":
     """The rows of one study and of these methods.
-
-    The studies of learning rates and of forget sets hold the primary settings as one of their own. Where a
-    run left those cells to the primary study, they are taken from there.
 
     Example:
         >>> import pandas
         >>> rows_of(check_results(pandas.DataFrame(columns=REQUIRED)), "minibatch").empty
         True
     """
-    own = results[(results["study"] == study) & results["method"].isin(methods)]
-    if study not in _BORROWERS or own.empty:
-        return own
-    primary = results[(results["study"] == "primary") & results["method"].isin(methods)]
-    return _borrow(own, primary)
+    return results[(results["study"] == study) & results["method"].isin(methods)]
 
 
 def split_by(rows: "pd.DataFrame", *keys: str) -> "Iterator[tuple[dict[str, Any], pd.DataFrame]]":
@@ -90,14 +84,3 @@ def average_seeds(rows: "pd.DataFrame", metric: str, *keys: str) -> "pd.Series[f
     """
     means: pd.Series[float] = rows.dropna(subset=[metric]).groupby(list(keys))[metric].mean()
     return means
-
-
-def _borrow(own: "pd.DataFrame", primary: "pd.DataFrame") -> "pd.DataFrame":
-    pandas = load_optional("pandas", "gathering results")
-    run, settings = ["dataset", "method", "forget_fraction", "seed"], ["learning_rate", "forget_seed"]
-    wanted = primary.merge(own[run].drop_duplicates(), on=run)
-    known = own[run + settings].drop_duplicates().assign(_is_known=True)
-    lent = wanted.merge(known, on=run + settings, how="left")
-    lent = lent[lent["_is_known"].isna()].drop(columns="_is_known")
-    joined: pd.DataFrame = pandas.concat([own, lent], ignore_index=True) if len(lent) else own
-    return joined

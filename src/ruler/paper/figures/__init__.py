@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ruler.core.files import write_atomically
 from ruler.core.registry import Registry
 from ruler.paper.figures import data, draw
-from ruler.paper.figures.style import paper_style, render
+from ruler.paper.figures.style import paper_style, render, settle
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,6 +66,7 @@ def write_figures(results: "pd.DataFrame", folder: Path) -> list[Path]:
         contents: dict[str, bytes | str] = {"csv": points.to_csv(index=False, lineterminator="\n")}
         with paper_style():
             drawn = figure.draw(points)
+            settle(drawn)
             contents |= {extension: render(drawn, extension) for extension in ("png", "pdf")}
         for extension, content in contents.items():
             write_atomically(stem.with_suffix(f".{extension}"), content)

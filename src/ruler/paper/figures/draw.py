@@ -28,7 +28,7 @@ def draw_figure_1(points: "pd.DataFrame") -> "Figure":
     figure = new_figure(6.8, 2.7)
     left, right = figure.subplots(1, 2, width_ratios=(5, 4))
     left.axhspan(0.5 - _PASS_WINDOW, 0.5 + _PASS_WINDOW, color="#000000", alpha=0.07, linewidth=0, zorder=0)
-    _draw_panel(left, points[points["panel"] == "a"], 0.5, "(a) output level", _MIA_LABEL)
+    _draw_panel(left, points[points["panel"] == "a"], 0.5, "(a) output level (grey: pass window)", _MIA_LABEL)
     _draw_panel(right, points[points["panel"] == "b"], 0.0, "(b) representation level", _M2_LABEL)
     return figure
 
@@ -50,10 +50,11 @@ def draw_figure_5(points: "pd.DataFrame") -> "Figure":
     """M2 between independent oracles beside M2 of the methods, each on its own scale."""
     figure = new_figure(6.8, 2.8)
     left, right = figure.subplots(1, 2, width_ratios=(2, 5))
-    _draw_panel(left, points[points["panel"] == "a"], 0.0, "oracle pairs", _M2_LABEL)
-    name_ticks(left, [0], ["independent oracles"])
+    _draw_panel(left, points[points["panel"] == "a"], 0.0, "pairs of independent oracles", _M2_LABEL)
+    left.set_xlim(-0.7, 0.7)
+    left.set_xticks([])
     methods = points[points["panel"] == "b"]
-    _draw_panel(right, methods, 0.0, "unlearning methods", "")
+    _draw_panel(right, methods, 0.0, "unlearning methods, on a finer scale", "")
     _zoom_to_whiskers(right, _split(methods))
     return figure
 

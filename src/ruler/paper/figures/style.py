@@ -60,6 +60,12 @@ def new_figure(width: float, height: float) -> "Figure":
     return figure
 
 
+def settle(figure: "Figure") -> None:
+    """Place everything once, so that every format of a figure shows the same and none repeats the work."""
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+
+
 def render(figure: "Figure", extension: str) -> bytes:
     """The figure as the bytes of a PNG or PDF file; the same figure always gives the same bytes."""
     metadata: dict[str, Any] = {"png": {"Software": None}, "pdf": {"CreationDate": None, "Producer": None}}[extension]

@@ -1,0 +1,191 @@
+"""The page that says what was measured, how long it took, and where and why it differs from the paper."""
+
+import math
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ruler.core.files import write_atomically
+from ruler.paper.explanations import explain
+from ruler.paper.names import rank_of, title_of
+from ruler.paper.results import split_by
+from ruler.paper.tables import TABLES
+from ruler.paper.tolerances import find_tolerance
+from ruler.paper.typeset import escape_markdown
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_NOT_RECORDED = "not recorded"
+
+
+def write_document(results: "pd.DataFrame", comparison: "pd.DataFrame", path: Path) -> None:
+    """Write the reproduction page as Markdown; the same results always give the same page.
+
+    Args:
+        results: Results, one row a finished cell.
+        comparison: Ours beside the published numbers, from ``compare_numbers``.
+        path: The file.
+    """
+    sections = [_introduce(comparison), _describe_runs(results), _count_agreement(comparison)]
+    sections += [
+        _describe_table(name, comparison[comparison["table"] == name], results)
+        for name in dict.fromkeys(comparison["table"])
+        if name in TABLES
+    ]
+    sections.append(_list_unmeasured(comparison))
+    write_atomically(path, "\n".join(line for section in sections for line in section).rstrip() + "\n")
+
+
+def _introduce(comparison: "pd.DataFrame") -> list[str]:
+    judged = comparison["agrees"].dropna()
+    return [
+        "# Reproduction of the paper",
+        "",
+        "Written by `ruler reproduce` from its results: run it again rather than edit this page.",
+        "",
+        f"The paper prints {len(comparison)} numbers. {int(comparison['ours'].notna().sum())} of them were measured "
+        f"here, {len(judged)} on as many runs as the paper's and so judged: **{int(judged.sum())} agree, "
+        f"{len(judged) - int(judged.sum())} differ**. Each number stands in `comparison.csv`.",
+        "",
+    ]
+
+
+def _describe_runs(results: "pd.DataFrame") -> list[str]:
+    lines = ["## Runs", ""]
+    if results.empty:
+        return [*lines, "No cell is finished.", ""]
+    header = ("Study", "Cells", "Datasets", "Methods", "Forget fractions", "Seeds", "Settings", "Engine", "Seconds")
+    rows = [_describe_study(keys["study"], runs) for keys, runs in split_by(results, "study")]
+    lines += _table(header, rows)
+    lines += ["", "Seconds: summed over cells, whether they ran one after the other or side by side.", ""]
+    for column, label in (
+        ("machine", "Machine"),
+        ("device", "Device"),
+        ("ruler_version", "RULER"),
+        ("torch_version", "PyTorch"),
+        ("commit", "Commit"),
+        ("models", "Models"),
+    ):
+        lines.append(f"- {label}: {_list_values(results, column)}")
+    return [*lines, ""]
+
+
+def _describe_study(study: str, runs: "pd.DataFrame") -> list[str]:
+    methods = sorted(runs["method"].unique(), key=lambda name: rank_of("method", name))
+    fractions = sorted(runs["forget_fraction"].unique())
+    seconds = f"{runs['elapsed_s'].sum():.0f}" if "elapsed_s" in runs else _NOT_RECORDED
+    return [
+        study,
+        str(len(runs)),
+        str(runs["dataset"].nunique()),
+        ", ".join(title_of(name) for name in methods),
+        ", ".join(f"{100 * fraction:g}%" for fraction in fractions),
+        str(len({*runs["seed"].dropna(), *runs["other_seed"].dropna()})),
+        _state_settings(runs),
+        _list_values(runs, "engine"),
+        seconds,
+    ]
+
+
+def _state_settings(runs: "pd.DataFrame") -> str:
+    parts = []
+    for column, label in (
+        ("learning_rate", "learning rate"),
+        ("batch_size", "batch size"),
+        ("forget_seed", "forget-set seed"),
+        ("teacher_seed", "teacher seed"),
+    ):
+        values = sorted(runs[column].dropna().unique())
+        parts += [f"{label} {', '.join(f'{value:g}' for value in values)}"] if len(values) else []
+    return "; ".join(parts)
+
+
+def _list_values(runs: "pd.DataFrame", column: str) -> str:
+    values = sorted(set(runs[column].dropna().astype(str))) if column in runs else []
+    return ", ".join(values) or _NOT_RECORDED
+
+
+def _count_agreement(comparison: "pd.DataFrame") -> list[str]:
+    rows = []
+    for name, part in comparison.groupby("table", sort=False):
+        judged = part["agrees"].dropna()
+        counts = (len(part), int(part["ours"].notna().sum()), len(judged), int(judged.sum()))
+        rows.append([_name(str(name)), *map(str, counts), str(len(judged) - int(judged.sum()))])
+    header = ("Table", "Numbers", "Measured", "Judged", "Agree", "Differ")
+    return ["## Agreement", "", *_table(header, rows), ""]
+
+
+def _describe_table(name: str, part: "pd.DataFrame", results: "pd.DataFrame") -> list[str]:
+    lines = [f"## {_name(name)}: {TABLES[name].title}", ""]
+    measured = part[part["n"].notna()]
+    if measured.empty:
+        return [*lines, "Not run.", ""]
+    judged = measured[measured["agrees"].notna()]
+    if judged.empty:
+        return [*lines, "Measured, but not on as many runs as the paper's, and so not judged.", ""]
+    lines += [f"{int(judged['agrees'].sum())} of {len(judged)} judged numbers agree.", ""]
+    lines += [*_state_tolerances(judged), ""]
+    differing = judged[~judged["agrees"].astype(bool)]
+    return lines + (_list_differences(differing, results) if len(differing) else ["Every one agrees.", ""])
+
+
+def _state_tolerances(judged: "pd.DataFrame") -> list[str]:
+    found = {}
+    for row in judged.to_dict("records"):
+        tolerance = find_tolerance({str(key): value for key, value in row.items()})
+        if tolerance is not None:
+            found.setdefault((str(tolerance), tolerance.reason), set()).add(row["column"])
+    rows = [[", ".join(f"`{name}`" for name in sorted(names)), *key] for key, names in found.items()]
+    return _table(("Numbers", "Tolerance", "Why"), rows, escaped=(1, 2))
+
+
+def _list_differences(differing: "pd.DataFrame", results: "pd.DataFrame") -> list[str]:
+    reasons: dict[str, int] = {}
+    rows = []
+    for record in differing.to_dict("records"):
+        row = {str(key): value for key, value in record.items()}
+        marks = sorted(reasons.setdefault(text, len(reasons) + 1) for text in explain(row, _engines_of(row, results)))
+        cells = [row["row"], f"`{row['column']}`", _print_paper(row), _print(row["ours"]), _print(row["difference"])]
+        rows.append([*cells, ", ".join(map(str, marks)) or "not known", row["note"]])
+    header = ("Row", "Number", "Paper", "Ours", "Difference", "Reason", "Note")
+    listed = [f"{mark}. {escape_markdown(text)}" for text, mark in reasons.items()]
+    lines = ["Where ours differs:", "", *_table(header, rows, escaped=(0, 2, 6)), ""]
+    return [*lines, "Possible reasons:", "", *listed, ""] if listed else lines
+
+
+def _engines_of(row: dict[str, Any], results: "pd.DataFrame") -> frozenset[str]:
+    studies = {row["study"], *(TABLES[row["table"]].studies if row["table"] != "text" else ())}
+    return frozenset(results.loc[results["study"].isin(studies), "engine"].astype(str))
+
+
+def _list_unmeasured(comparison: "pd.DataFrame") -> list[str]:
+    missing = comparison[comparison["n"].isna()]
+    if missing.empty:
+        return []
+    counts = missing.groupby(["table", "study", "note"], sort=False).size()
+    header = ("Table", "Study", "Numbers", "Why")
+    rows = [[_name(str(table)), str(study), str(n), str(note)] for (table, study, note), n in counts.items()]
+    return ["## Not measured", "", *_table(header, rows)]
+
+
+def _name(table: str) -> str:
+    return "Text and captions" if table == "text" else f"Table {table}"
+
+
+def _print(value: float) -> str:
+    return "n/a" if math.isnan(value) else f"{value:.4g}"
+
+
+def _print_paper(row: dict[str, Any]) -> str:
+    relation = row["relation"] if row["relation"] != "=" else ""
+    return f"{relation}{_print(row['paper'])}"
+
+
+def _table(header: Iterable[str], rows: Iterable[list[str]], escaped: tuple[int, ...] = ()) -> list[str]:
+    names = list(header)
+    lines = ["| " + " | ".join(names) + " |", "|" + " --- |" * len(names)]
+    for row in rows:
+        cells = [escape_markdown(cell) if index in escaped else cell for index, cell in enumerate(row)]
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines

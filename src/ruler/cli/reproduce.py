@@ -1,0 +1,178 @@
+"""`ruler reproduce`: from raw data to the paper's tables and figures, beside the published numbers."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich import progress as bars
+from rich.console import Console
+from typer.core import TyperCommand
+
+from ruler.core.errors import InputError, RulerError
+from ruler.experiment.run import (
+    RESULTS_FILE,
+    Progress,
+    RunSettings,
+    Summary,
+    choose_variant,
+    export_models,
+    run_studies,
+)
+from ruler.experiment.settings import StudySettings
+from ruler.experiment.store import load_results
+from ruler.experiment.studies import choose_studies, narrow_studies
+
+EXAMPLE = "Example: ruler reproduce primary --datasets breast_cancer heart_disease --seeds 3 --out results"
+_MISUSE, _INTERRUPTED = 2, 130
+_SPREAD = ("--datasets", "--methods", "--forget-fractions")
+_LINE_EVERY_S = 60.0
+_SHOWN_FAILURES = 10
+
+
+class SpreadCommand(TyperCommand):
+    """Lets an option take several values: ``--datasets adult magic`` means ``--datasets adult --datasets magic``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Repeat the option's name before each further value."""
+        spread: list[str] = []
+        name = None
+        for word in args:
+            if word.startswith("-"):
+                name = word if word in _SPREAD else None
+            elif name is not None and spread[-1] != name:
+                spread.append(name)
+            spread.append(word)
+        return super().parse_args(ctx, spread)
+
+
+def reproduce(
+    study: Annotated[
+        str, typer.Argument(help="primary, bad-teacher, oracle-null, minibatch, learning-rate, forget-seeds or all.")
+    ],
+    datasets: Annotated[list[str] | None, typer.Option(help="Only these datasets (see `ruler data list`).")] = None,
+    seeds: Annotated[int | None, typer.Option(help="Only training seeds 0 to N-1.")] = None,
+    methods: Annotated[list[str] | None, typer.Option(help="Only these unlearning methods.")] = None,
+    forget_fractions: Annotated[list[float] | None, typer.Option(help="These shares instead, such as 0.05.")] = None,
+    executor: Annotated[str, typer.Option(help="local: processes on this machine.")] = "local",
+    jobs: Annotated[int | None, typer.Option(help="Worker processes; by default one a core.")] = None,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    engine: Annotated[
+        str | None,
+        typer.Option(help="protocol (the paper's loop, default on cpu) or ensemble (many at once, default on cuda)."),
+    ] = None,
+    checkpoints: Annotated[Path | None, typer.Option(help="Use the published models in this folder.")] = None,
+    export_checkpoints: Annotated[Path | None, typer.Option(help="Write models under the published names.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for results, tables and figures.")] = Path("ruler-results"),
+) -> None:
+    """Run a study of the paper and set its tables and figures beside the published numbers.
+
+    The same command again resumes: finished cells are never run twice.
+    """
+    try:
+        _check_executor(executor)
+        small = narrow_studies(
+            choose_studies(study),
+            datasets=datasets or (),
+            n_seeds=seeds,
+            methods=methods or (),
+            forget_fractions=forget_fractions or (),
+        )
+        studies = choose_variant(small, engine=engine, device=device, is_imported=checkpoints is not None)
+        settings = RunSettings(out=out, n_jobs=jobs, device=device, checkpoints=checkpoints)
+        summary = _run(studies, settings)
+        if export_checkpoints is not None:
+            export_models(studies, settings, export_checkpoints)
+            typer.echo(f"models: {export_checkpoints}")
+        _write_report(out)
+    except RulerError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(_MISUSE) from error
+    except KeyboardInterrupt as error:
+        typer.echo(f"Stopped. Finished cells are kept in {out}: run the same command again to resume.", err=True)
+        raise typer.Exit(_INTERRUPTED) from error
+    _tell(summary, out)
+
+
+def _check_executor(name: str) -> None:
+    if name != "local":
+        raise InputError(f"executor must be local in this version; got {name!r}. Leave --executor out.")
+
+
+def _run(studies: tuple[StudySettings, ...], settings: RunSettings) -> Summary:
+    with _show() as show:
+        return run_studies(studies, settings, on_progress=show)
+
+
+@contextmanager
+def _show() -> Iterator[Callable[[Progress], None]]:
+    """A bar on a terminal; elsewhere a plain line a minute."""
+    if not sys.stderr.isatty():
+        yield _PlainLines().show
+        return
+    columns = (
+        bars.TextColumn("{task.fields[cells]}"),
+        bars.BarColumn(),
+        bars.TextColumn("{task.percentage:.0f}%"),
+        bars.TextColumn("{task.fields[left]}"),
+    )
+    with bars.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=1.0, cells="", left="")
+
+        def show(now: Progress) -> None:
+            bar.update(task, completed=now.share, cells=_count(now), left=_tell_left(now))
+
+        yield show
+
+
+class _PlainLines:
+    """A line now and then, for logs."""
+
+    def __init__(self) -> None:
+        self._next_s = time.monotonic() + _LINE_EVERY_S
+
+    def show(self, now: Progress) -> None:
+        if time.monotonic() >= self._next_s:
+            self._next_s = time.monotonic() + _LINE_EVERY_S
+            typer.echo(f"{_count(now)}, {now.share:.0%}, {_tell_left(now)}", err=True)
+
+
+def _count(now: Progress) -> str:
+    return f"{now.n_done:,} of {now.n_cells:,} cells"
+
+
+def _tell_left(now: Progress) -> str:
+    return "time left unknown" if now.left_s is None else f"{_format_s(now.left_s)} left"
+
+
+def _format_s(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes:02d} min"
+    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
+
+
+def _write_report(out: Path) -> None:
+    from ruler.paper.report import write_all
+
+    results = load_results(out / RESULTS_FILE)
+    if len(results):
+        write_all(results, tuple(dict.fromkeys(results["study"])), out)
+
+
+def _tell(summary: Summary, out: Path) -> None:
+    n_done = summary.n_cells - len(summary.failures)
+    typer.echo(
+        f"{n_done:,} of {summary.n_cells:,} cells, {summary.n_new:,} new, in {_format_s(summary.elapsed_s)}: {out}"
+    )
+    if not summary.failures:
+        return
+    typer.echo(f"{len(summary.failures)} cells failed; run the same command again to retry them:", err=True)
+    for cell, error in list(summary.failures.items())[:_SHOWN_FAILURES]:
+        place = f"{cell.study} {cell.dataset} {cell.method} {cell.forget_fraction:g} seed {cell.seed}"
+        typer.echo(f"  {place}: {error}", err=True)
+    raise typer.Exit(_MISUSE)

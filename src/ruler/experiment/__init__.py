@@ -1,0 +1,1 @@
+"""The grid: studies -> cells -> rows, resumable at any moment."""

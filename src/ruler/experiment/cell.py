@@ -1,0 +1,105 @@
+"""The pipeline spelled once: a cell, and models from either engine -> one row of numbers."""
+
+import time
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from ruler.experiment.grid import Cell, Job
+from ruler.experiment.scores import Answers, Scores, compare, compare_shift
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """Where models come from and where they run; the same for all jobs of a run.
+
+    Args:
+        models: Folder of trained models; None takes the cache.
+        checkpoints: Folder of published checkpoints, for imported models.
+        device: ``cpu`` or ``cuda``; the protocol runs on a CPU alone.
+    """
+
+    models: Path | None = None
+    checkpoints: Path | None = None
+    device: str = "cpu"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a cell: its scores, or why there are none.
+
+    Args:
+        elapsed_s: Since the job's previous outcome: the first one of a job bears its shared models.
+    """
+
+    cell: Cell
+    scores: Scores | None
+    elapsed_s: float
+    error: str = ""
+    details: str = ""
+
+
+class Bench(Protocol):
+    """The models of one job, each made when first asked for and then kept."""
+
+    def ask_original(self, cell: Cell) -> Answers:
+        """The original model of the cell's seed."""
+        ...
+
+    def ask_oracle(self, cell: Cell, seed: int) -> Answers:
+        """The oracle of this seed for the cell's forget set."""
+        ...
+
+    def ask_unlearned(self, cell: Cell) -> Answers:
+        """The original after the cell's method."""
+        ...
+
+    def count_forget(self, cell: Cell) -> int:
+        """Size of the cell's forget set."""
+        ...
+
+
+def run_job(job: Job, workplace: Workplace) -> Iterator[Outcome]:
+    """Do a job's cells one after the other; a cell that fails is told of, and the next one goes on."""
+    started_s = time.perf_counter()
+    bench = _make_bench(job, workplace)
+    for cell in job.cells:
+        scores, error, details = None, "", ""
+        try:
+            scores = measure(cell, bench)
+        except Exception as fault:  # whatever it is, it belongs to this cell and must not stop the others
+            error, details = f"{type(fault).__name__}: {fault}", traceback.format_exc()
+        now_s = time.perf_counter()
+        yield Outcome(cell, scores, now_s - started_s, error, details)
+        started_s = now_s
+
+
+def _make_bench(job: Job, workplace: Workplace) -> Bench:
+    if job.cells[0].engine == "ensemble":
+        from ruler.experiment.ensemble import EnsembleBench
+
+        return EnsembleBench(job, workplace)
+    from ruler.experiment.protocol import ProtocolBench
+
+    return ProtocolBench(job.cells[0].dataset, workplace)
+
+
+def measure(cell: Cell, bench: Bench) -> Scores:
+    """All numbers of a cell that apply to it.
+
+    An oracle alone has no distance from itself; a pair of oracles is only compared; the original has moved by
+    nothing, so it has no M3.
+    """
+    n_forget = {"n_forget": bench.count_forget(cell)}
+    oracle = bench.ask_oracle(cell, cell.seed)
+    if cell.other_seed is not None:
+        return n_forget | compare(oracle, bench.ask_oracle(cell, cell.other_seed))
+    if cell.method == "oracle":
+        return n_forget | oracle.alone
+    original = bench.ask_original(cell)
+    if cell.method == "original":
+        return n_forget | original.alone | compare(original, oracle)
+    unlearned = bench.ask_unlearned(cell)
+    return n_forget | unlearned.alone | compare(unlearned, oracle) | compare_shift(unlearned, original, oracle)

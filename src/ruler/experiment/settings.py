@@ -1,0 +1,101 @@
+"""What decides the cells of a study, typed and checked."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from ruler.core.checks import check_number
+from ruler.core.errors import InputError
+from ruler.core.registry import Registry
+from ruler.data import TABULAR_SETS
+
+PAPER_RATE = 5e-4
+PAPER_FORGET_SEED = 999
+APPROXIMATE_METHODS = ("gradient_ascent", "neggrad_plus", "fine_tuning", "scrub")
+ENGINES = ("protocol", "ensemble")
+MODEL_SOURCES = ("trained", "imported")
+METHOD_NAMES = Registry("method", dict.fromkeys((*APPROXIMATE_METHODS, "bad_teacher")))
+
+
+@dataclass(frozen=True)
+class StudySettings:
+    """Everything that decides the cells of one study; the product of the tuples is the grid.
+
+    Args:
+        name: Name of the study; ends up in every row.
+        datasets: Keys of tabular sets.
+        methods: Unlearning methods; none for a study of oracles alone.
+        forget_fractions: Shares of the training rows to forget.
+        seeds: Training seeds, shared by original and oracle.
+        forget_seeds: Of the draw of forget sets.
+        learning_rates: Of unlearning; epochs scale with the rate, as the paper ran it.
+        teacher_seeds: Of Bad Teacher's random teacher.
+        batch_size: Of training and unlearning; None takes all rows at once.
+        has_reference_rows: Whether the original and the oracle get rows of their own.
+        compares_oracles: Whether all pairs of differently seeded oracles are compared.
+        engine: ``protocol``, the paper's loop model by model on a CPU, or ``ensemble``, many at once.
+        models: ``trained`` here, or ``imported`` from published checkpoints.
+
+    Example:
+        >>> StudySettings("own", datasets=("adlut",), methods=("scrub",))
+        Traceback (most recent call last):
+        ruler.core.errors.UnknownNameError: dataset must be one of ...; got 'adlut'. Did you mean 'adult'?
+    """
+
+    name: str
+    datasets: tuple[str, ...] = tuple(TABULAR_SETS)
+    methods: tuple[str, ...] = ()
+    forget_fractions: tuple[float, ...] = (0.01, 0.05, 0.10)
+    seeds: tuple[int, ...] = tuple(range(10))
+    forget_seeds: tuple[int, ...] = (PAPER_FORGET_SEED,)
+    learning_rates: tuple[float, ...] = (PAPER_RATE,)
+    teacher_seeds: tuple[int, ...] = (100,)
+    batch_size: int | None = None
+    has_reference_rows: bool = False
+    compares_oracles: bool = False
+    engine: Literal["protocol", "ensemble"] = "protocol"
+    models: Literal["trained", "imported"] = "trained"
+
+    def __post_init__(self) -> None:
+        for field in ("datasets", "forget_fractions", "seeds", "forget_seeds", "learning_rates", "teacher_seeds"):
+            _check_distinct(getattr(self, field), field)
+        for key in self.datasets:
+            TABULAR_SETS[key]
+        for method in self.methods:
+            METHOD_NAMES[method]
+        _check_numbers(self)
+        _check_choice(self.engine, "engine", ENGINES)
+        _check_choice(self.models, "models", MODEL_SOURCES)
+        if self.engine == "ensemble" and (self.batch_size is not None or self.models == "imported"):
+            raise InputError(
+                f"engine must be 'protocol' for mini batches and for imported models; got 'ensemble' in {self.name!r}. "
+                "Leave the engine out, or train full batch."
+            )
+        if self.models == "imported" and self.batch_size is not None:
+            raise InputError(
+                f"models must be 'trained' for mini batches; got 'imported' in {self.name!r}. "
+                "The published checkpoints were trained full batch."
+            )
+
+
+def _check_distinct(values: Sequence[object], name: str) -> None:
+    if not values or len(set(values)) != len(values):
+        raise InputError(f"{name} must hold at least one value and none twice; got {list(values)}.")
+
+
+def _check_numbers(study: StudySettings) -> None:
+    for fraction in study.forget_fractions:
+        check_number(fraction, "forget_fractions", minimum=0, is_strict=True)
+        if fraction >= 1:
+            raise InputError(f"forget_fractions must be below 1; got {fraction!r}. Write 0.05 for 5%.")
+    for rate in study.learning_rates:
+        check_number(rate, "learning_rates", minimum=0, is_strict=True)
+    for field in ("seeds", "forget_seeds", "teacher_seeds"):
+        for seed in getattr(study, field):
+            check_number(seed, field, minimum=0, is_whole=True)
+    if study.batch_size is not None:
+        check_number(study.batch_size, "batch_size", minimum=1, is_whole=True)
+
+
+def _check_choice(value: str, name: str, known: Sequence[str]) -> None:
+    Registry(name, dict.fromkeys(known))[value]

@@ -1,0 +1,192 @@
+"""Results on disk: SQLite in WAL mode, append-only, one row a finished cell.
+
+Every process writes its own rows. SQLite serialises the writers, a row is one transaction, and the cell's key is
+the primary key: so a killed process leaves a row or no row, and two that finish the same cell leave one. A single
+writer would need a queue between processes, whose loss is the one thing that a kill could then cost.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ruler.core.errors import FileFormatError, InputError
+from ruler.core.optional import load_optional
+from ruler.experiment.cell import Outcome
+from ruler.experiment.grid import CELL_VERSION, Cell
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_CELL = {
+    "study": "TEXT NOT NULL",
+    "dataset": "TEXT NOT NULL",
+    "method": "TEXT NOT NULL",
+    "forget_fraction": "REAL NOT NULL",
+    "seed": "INTEGER NOT NULL",
+    "learning_rate": "REAL",
+    "batch_size": "INTEGER",
+    "forget_seed": "INTEGER NOT NULL",
+    "teacher_seed": "INTEGER",
+    "other_seed": "INTEGER",
+}
+_SCORES = {
+    "n_forget": "INTEGER",
+    **dict.fromkeys(("m1", "m2", "m2_mean_baseline", "m3", "m4", "mia"), "REAL"),
+    **dict.fromkeys(("forget_accuracy", "retain_accuracy", "test_accuracy"), "REAL"),
+}
+_VARIANT = {"engine": "TEXT NOT NULL", "models": "TEXT NOT NULL"}
+_PROVENANCE = {
+    "device": "TEXT",
+    "elapsed_s": "REAL",
+    **dict.fromkeys(("ruler_version", "commit", "torch_version", "machine", "finished_at"), "TEXT"),
+}
+_COLUMNS = _CELL | _SCORES | _VARIANT | _PROVENANCE
+_NUMERIC = ("learning_rate", "batch_size", "teacher_seed", "other_seed", *_SCORES)
+_ORDER = (
+    *("study", "dataset", "forget_fraction", "forget_seed", "seed", "other_seed"),
+    *("method", "learning_rate", "teacher_seed"),
+)
+_PATIENCE_S = 60.0
+
+
+def _quote(names: Sequence[str]) -> str:
+    return ", ".join(f'"{name}"' for name in names)  # "commit" is a word of SQL
+
+
+_SCHEMA = f"""
+CREATE TABLE IF NOT EXISTS results (
+    key TEXT PRIMARY KEY, version INTEGER NOT NULL, {", ".join(f'"{name}" {kind}' for name, kind in _COLUMNS.items())}
+);
+CREATE TABLE IF NOT EXISTS failures (
+    key TEXT NOT NULL, error TEXT NOT NULL, details TEXT NOT NULL, finished_at TEXT NOT NULL
+);
+CREATE TRIGGER IF NOT EXISTS results_are_kept BEFORE DELETE ON results
+    BEGIN SELECT RAISE(ABORT, 'results are append-only'); END;
+CREATE TRIGGER IF NOT EXISTS results_stay BEFORE UPDATE ON results
+    BEGIN SELECT RAISE(ABORT, 'results are append-only'); END;
+"""
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where and by what a row was made."""
+
+    device: str
+    ruler_version: str
+    commit: str | None
+    torch_version: str
+    machine: str
+
+
+class ResultStore:
+    """The rows of a results file; any number of processes may have it open.
+
+    Args:
+        path: The file; made if it is not there, in a folder that is.
+
+    Raises:
+        FileFormatError: The file is no SQLite database, or not one of ours.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        try:
+            self._connection = sqlite3.connect(self.path, timeout=_PATIENCE_S, isolation_level=None)
+            self._connection.execute("PRAGMA journal_mode = WAL")
+            self._connection.execute("PRAGMA synchronous = NORMAL")
+            if not self._has_schema():
+                self._connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
+            if not self._has_schema():
+                raise sqlite3.DatabaseError("tables with other columns")
+        except sqlite3.DatabaseError as error:
+            raise FileFormatError(
+                f"{self.path} must be a results file of this version; got {error}. Name another folder with --out."
+            ) from error
+
+    def _has_schema(self) -> bool:
+        found = [row[1] for row in self._connection.execute("PRAGMA table_info(results)")]
+        triggers = self._connection.execute("SELECT count(*) FROM sqlite_master WHERE type = 'trigger'").fetchone()[0]
+        return found == ["key", "version", *_COLUMNS] and triggers == 2
+
+    def close(self) -> None:
+        """Give the file free."""
+        self._connection.close()
+
+    def __enter__(self) -> "ResultStore":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def add(self, outcome: Outcome, provenance: Provenance, finished_at: str) -> None:
+        """Record a finished cell, or a failure; a cell that is there already is left as it is."""
+        if outcome.scores is None:
+            self.add_failure(outcome.cell, outcome.error, outcome.details, finished_at)
+            return
+        values: dict[str, Any] = asdict(outcome.cell) | outcome.scores | asdict(provenance)
+        values |= {"elapsed_s": outcome.elapsed_s, "finished_at": finished_at}
+        row = [outcome.cell.key, CELL_VERSION, *(values.get(name) for name in _COLUMNS)]
+        marks = ", ".join("?" * len(row))
+        self._connection.execute(f"INSERT OR IGNORE INTO results VALUES ({marks})", row)
+
+    def add_failure(self, cell: Cell, error: str, details: str, finished_at: str) -> None:
+        """Record that a cell failed; it stays to be done."""
+        self._connection.execute("INSERT INTO failures VALUES (?, ?, ?, ?)", (cell.key, error, details, finished_at))
+
+    def list_finished(self) -> set[str]:
+        """Keys of all cells with a row."""
+        return {key for (key,) in self._connection.execute("SELECT key FROM results")}
+
+    def list_failures(self) -> dict[str, str]:
+        """Key -> latest error of cells that failed and have no row since."""
+        query = "SELECT key, error FROM failures WHERE key NOT IN (SELECT key FROM results) ORDER BY rowid"
+        return dict(self._connection.execute(query))
+
+    def list_rows(self) -> list[tuple[Any, ...]]:
+        """All rows of the newest pipeline in the file; older ones stay there, but no table may mix them."""
+        query = f"""
+            SELECT {_quote(tuple(_COLUMNS))} FROM results WHERE version = (SELECT max(version) FROM results)
+            ORDER BY {_quote(_ORDER)}
+        """
+        return self._connection.execute(query).fetchall()
+
+    def check_variant(self, cells: Sequence[Cell]) -> None:
+        """A file holds a study in one variant, so that no table mixes two.
+
+        Raises:
+            InputError: The file has rows of the same study made by another engine or from other models.
+        """
+        wanted = {cell.study: (cell.engine, cell.models) for cell in cells}
+        query = "SELECT DISTINCT study, engine, models FROM results WHERE version = ?"
+        for study, *variant in self._connection.execute(query, (CELL_VERSION,)):
+            if wanted.get(study, tuple(variant)) != tuple(variant):
+                raise InputError(
+                    f"{self.path} must hold the study {study} in one variant; got rows of {' / '.join(variant)} models "
+                    f"and a run of {' / '.join(wanted[study])} models. Name another folder with --out."
+                )
+
+
+def load_results(path: str | Path) -> "pd.DataFrame":
+    """What has been measured so far? One row a finished cell, in an order that does not depend on the run.
+
+    Args:
+        path: A results file, or the folder that holds ``results.sqlite``.
+
+    Returns:
+        Columns of the cell, its scores, engine, models, device, seconds and provenance. NaN: does not apply.
+
+    Raises:
+        InputError: No such file.
+        FileFormatError: Not a results file.
+    """
+    pandas = load_optional("pandas", "reading results")
+    path = Path(path) / "results.sqlite" if Path(path).is_dir() else Path(path)
+    if not path.is_file():
+        raise InputError(f"path must be a results file; got {path}, which does not exist. Run `ruler reproduce` first.")
+    with ResultStore(path) as store:
+        table: pd.DataFrame = pandas.DataFrame(store.list_rows(), columns=list(_COLUMNS))
+    for name in _NUMERIC:
+        table[name] = table[name].astype("int64" if name == "n_forget" else "float64")
+    return table

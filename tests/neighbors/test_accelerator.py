@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ruler.neighbors import accelerator, find_neighbors
+from ruler.neighbors import accelerator, device_scan, find_neighbors
 
 sys.path.insert(0, str(Path(__file__).parent))
 from reference import KINDS
@@ -17,7 +17,7 @@ DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 @pytest.mark.parametrize("kind", sorted(KINDS))
 @pytest.mark.parametrize(("k", "exclude_self"), [(1, True), (3, True), (2, False)])
 def test_answer_is_that_of_the_cpu_engines(device, kind, k, exclude_self, random, monkeypatch):
-    monkeypatch.setattr(accelerator, "_BLOCK_ROWS", 512)
+    monkeypatch.setattr(device_scan, "LARGEST_BLOCK", 1024)
     rows = KINDS[kind](random, 1300, 11)
     expected = find_neighbors(rows, rows, k=k, exclude_self=exclude_self)
     for base in (rows, rows.copy()):
@@ -30,8 +30,8 @@ def test_answer_is_that_of_the_cpu_engines(device, kind, k, exclude_self, random
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_held_candidates_are_rechecked_in_between(device, random, monkeypatch):
-    monkeypatch.setattr(accelerator, "_BLOCK_ROWS", 256)
-    monkeypatch.setattr(accelerator, "_MOST_HELD", 50)
+    monkeypatch.setattr(device_scan, "LARGEST_BLOCK", 512)
+    monkeypatch.setattr(device_scan, "_MOST_HELD", 50)
     rows = random.normal(size=(1000, 6))
     found = accelerator.search_on_accelerator(
         rows, rows, names=("queries", "base"), k=2, exclude_self=True, device=device
@@ -61,3 +61,16 @@ def test_data_on_the_device_is_searched_there(random):
     np.testing.assert_array_equal(
         find_neighbors(tensor, tensor, exclude_self=True).index, find_neighbors(rows, rows, exclude_self=True).index
     )
+
+
+def test_a_caller_who_trades_precision_for_speed_still_gets_the_exact_answer(random):
+    rows = random.normal(size=(3000, 40))
+    expected = find_neighbors(rows, rows, exclude_self=True)
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium")
+    try:
+        found = find_neighbors(rows, rows, exclude_self=True)
+        assert torch.get_float32_matmul_precision() == "medium"
+    finally:
+        torch.set_float32_matmul_precision(before)
+    np.testing.assert_array_equal(found.similarity, expected.similarity)

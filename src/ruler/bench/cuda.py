@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from ruler.bench.search import Timing
@@ -20,8 +21,8 @@ def time_on_cuda(sizes: tuple[tuple[int, int], ...] = SIZES) -> Iterator[Timing]
     for n_rows, width in sizes:
         rows = torch.randn(n_rows, width, device="cuda", generator=torch.Generator("cuda").manual_seed(0))
         engines: dict[str, Callable[[], Any]] = {
-            "ruler": lambda rows=rows: find_neighbors(rows, rows, exclude_self=True),
-            "torch float32 blocks": lambda rows=rows: _search_plainly(torch, rows),
+            "ruler": partial(find_neighbors, rows, rows, exclude_self=True),
+            "torch float32 blocks": partial(_search_plainly, torch, rows),
         }
         ours_s = None
         for engine, call in engines.items():

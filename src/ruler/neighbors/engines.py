@@ -6,6 +6,8 @@ speed of memory; with it, 18 to 30 times slower.
 """
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -34,6 +36,20 @@ class Maxima:
     lower: FloatArray
 
 
+@contextmanager
+def full_precision(torch: Any) -> Iterator[None]:
+    """Products as precise as their type says, also where the caller lets torch trade precision for speed."""
+    matmul = torch.backends.cuda.matmul
+    before = torch.get_float32_matmul_precision(), matmul.allow_bf16_reduced_precision_reduction
+    torch.set_float32_matmul_precision("highest")
+    matmul.allow_bf16_reduced_precision_reduction = False
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before[0])
+        matmul.allow_bf16_reduced_precision_reduction = before[1]
+
+
 class Engine(Protocol):
     """What the first pass asks of an engine."""
 
@@ -53,14 +69,20 @@ class Engine(Protocol):
         ...
 
 
-def error_bound(a: Tile, b: Tile, width: int, unit: float, output_unit: float) -> float:
-    """How far a rounded product of two unit rows can be from the true one.
+def error_bound(a: Tile, b: Tile, width: int, unit: float) -> float:
+    """How far a product of two rounded unit rows can be from the true one, before it is stored.
 
     Rounding the rows costs |da| |b| + |a| |db| + |da| |db| by Cauchy-Schwarz; accumulating p products in any order
-    costs at most p u (1 + p u) of the sum of magnitudes, which is at most 1; storing the result, one rounding.
+    costs at most p u (1 + p u) of the sum of magnitudes, which is at most 1.
     """
     rows = a.rounding + b.rounding + a.rounding * b.rounding
-    return 1.01 * (rows + 2 * (width + 2) * unit + output_unit) + 1e-30
+    return 1.01 * (rows + 2 * (width + 2) * unit) + 1e-30
+
+
+def enclose(maxima: FloatArray, error: float, output_unit: float) -> Maxima:
+    """Bounds of the true maxima: a stored product may be off by ``error`` and by one rounding of itself."""
+    reach = error + 2 * output_unit * np.abs(maxima)
+    return Maxima(maxima + reach, maxima - reach)
 
 
 class NumpyEngine:
@@ -83,9 +105,11 @@ class NumpyEngine:
         product = a.values @ b.values.T
         if is_diagonal:
             np.fill_diagonal(product, -2.0)
-        error = error_bound(a, b, a.values.shape[1], self._unit, self._unit)
-        ours = _enclose(_block_maxima(product, axis=1), error)
-        return ours, _enclose(_block_maxima(product, axis=0).T, error) if both_sides else None
+        error = error_bound(a, b, a.values.shape[1], self._unit)
+        ours = enclose(_block_maxima(product, axis=1).astype(np.float64), error, self._unit)
+        if not both_sides:
+            return ours, None
+        return ours, enclose(_block_maxima(product, axis=0).T.astype(np.float64), error, self._unit)
 
     def products(self, a: FloatArray, b: FloatArray) -> FloatArray:
         """All products of the rows of a and b in float64, (n_a, n_b)."""
@@ -100,11 +124,6 @@ def _block_maxima(product: npt.NDArray[Any], axis: int) -> Any:
     if axis == 0:
         return product.reshape(-1, SUB_BLOCK, columns).max(axis=1)
     return product.reshape(rows, -1, SUB_BLOCK).max(axis=2)
-
-
-def _enclose(maxima: npt.NDArray[Any], error: float) -> Maxima:
-    exact = maxima.astype(np.float64)
-    return Maxima(exact + error, exact - error)
 
 
 def _rounding(difference: FloatArray) -> float:
@@ -137,7 +156,7 @@ class TorchEngine:
         product = self._torch.mm(a.values, b.values.T, out=self._buffer(len(a.values), len(b.values)))
         if is_diagonal:
             product.fill_diagonal_(-2.0)
-        error = error_bound(a, b, a.values.shape[1], self._unit, self._output_unit)
+        error = error_bound(a, b, a.values.shape[1], self._unit)
         ours = self._enclose(self._maxima(product, 1), error)
         return ours, self._enclose(self._maxima(product, 0).T, error) if both_sides else None
 
@@ -168,7 +187,8 @@ class TorchEngine:
 
     def _enclose(self, maxima: Any, error: float) -> Maxima:
         if maxima.dtype != self._torch.int16:
-            return _enclose(maxima.numpy(), error)
+            return enclose(maxima.double().numpy(), error, self._output_unit)
         values = maxima.view(self._torch.bfloat16).double().numpy()
         is_known = values >= 0  # a negative integer only says that no product was positive
-        return Maxima(np.where(is_known, values, 0.0) + error, np.where(is_known, values - error, -2.0))
+        bounds = enclose(np.where(is_known, values, 0.0), error, self._output_unit)
+        return Maxima(bounds.upper, np.where(is_known, bounds.lower, -2.0))

@@ -11,6 +11,7 @@ from ruler.core.errors import InputError
 from ruler.core.progress import show_progress
 from ruler.core.types import Neighbors
 from ruler.neighbors.choice import choose_engine, load_torch_if_worthwhile
+from ruler.neighbors.engines import full_precision
 from ruler.neighbors.first_pass import Shortlist, Task, count_pairs, scan
 from ruler.neighbors.recheck import BestRows, recheck
 from ruler.neighbors.rows import UnitRows
@@ -113,9 +114,10 @@ def _thread_pool(torch: Any) -> Iterator[ThreadPoolExecutor]:
         return
     n_threads = torch.get_num_threads()
     try:
-        with ThreadPoolExecutor(
-            min(_MOST_THREADS, n_threads), initializer=torch.set_num_threads, initargs=(1,)
-        ) as pool:
+        with (
+            full_precision(torch),
+            ThreadPoolExecutor(min(_MOST_THREADS, n_threads), initializer=torch.set_num_threads, initargs=(1,)) as pool,
+        ):
             yield pool
     finally:
         torch.set_num_threads(n_threads)

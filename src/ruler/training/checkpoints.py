@@ -107,6 +107,14 @@ class CheckpointStore:
 
     Args:
         folder: None takes ``models`` in the cache folder.
+
+    Example:
+        >>> import tempfile
+        >>> store = CheckpointStore(tempfile.mkdtemp())
+        >>> recipe = Recipe("Linear(2, 2)", data="4f2a", rows="all", settings="{}", seed=0)
+        >>> _ = store.get_or_train(recipe, nn.Linear(2, 2).state_dict)
+        >>> recipe in store, sorted(store.load(recipe))
+        (True, ['bias', 'weight'])
     """
 
     def __init__(self, folder: str | Path | None = None) -> None:

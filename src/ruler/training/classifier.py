@@ -54,9 +54,7 @@ def train_classifier(
     settings = settings or TrainingSettings()
     with seeded(seed):
         model = build()
-        optimize(
-            model, cross_entropy, {"data": data}, settings, seed=seed, progress=progress, on_epoch=on_epoch
-        )
+        optimize(model, cross_entropy, {"data": data}, settings, seed=seed, progress=progress, on_epoch=on_epoch)
     return model.eval()
 
 
@@ -83,12 +81,21 @@ def train_tabular(
 
     Returns:
         The trained model, in eval mode, on CPU.
+
+    Raises:
+        InputError: Inputs that are not 2-D, or not one label a row.
+
+    Example:
+        >>> rows, labels = np.eye(4), np.array([0, 1, 0, 1])
+        >>> partition = Partition(forget=np.array([3]), retain=np.array([0, 1, 2]))
+        >>> original = train_tabular(rows, labels, seed=0)
+        >>> oracle = train_tabular(rows, labels, partition, seed=0)
+        >>> bool((original.net[0].weight == oracle.net[0].weight).all())
+        False
     """
     inputs, labels = np.asarray(inputs, dtype=np.float32), np.asarray(labels, dtype=np.int64)
     if inputs.ndim != 2 or labels.shape != (len(inputs),):
-        raise InputError(
-            f"inputs must be (n, n_features) with one label a row; got {inputs.shape} and {labels.shape}."
-        )
+        raise InputError(f"inputs must be (n, n_features) with one label a row; got {inputs.shape} and {labels.shape}.")
     settings = settings or TrainingSettings()
     rows = slice(None) if partition is None else partition.retain
 

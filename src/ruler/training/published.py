@@ -43,7 +43,13 @@ def name_published(key: str, seed: int, forget_fraction: float | None = None) ->
 def export_published(
     model: nn.Module, folder: str | Path, key: str, seed: int, forget_fraction: float | None = None
 ) -> Path:
-    """Write a model's state dict under the authors' file name; returns the path."""
+    """Write a model's state dict under the authors' file name; returns the path.
+
+    Example:
+        >>> import tempfile
+        >>> export_published(TabularMLP(4), tempfile.mkdtemp(), "adult", 0, 0.10).name
+        'adult_seed0_oracle_ff10.pt'
+    """
     path = Path(folder) / name_published(key, seed, forget_fraction)
     content = io.BytesIO()
     torch.save({name: value.detach().cpu().clone() for name, value in model.state_dict().items()}, content)

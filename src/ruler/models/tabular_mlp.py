@@ -3,6 +3,8 @@
 import torch
 from torch import nn
 
+from ruler.models.dropout import Dropout
+
 _HEAD_DROPOUT = 5  # the layers before it end with the second ReLU
 
 
@@ -29,10 +31,10 @@ class TabularMLP(nn.Module):
         self.net = nn.Sequential(
             nn.Linear(n_features, hidden),
             nn.ReLU(),
-            nn.Dropout(dropout),
+            Dropout(dropout),
             nn.Linear(hidden, hidden),
             nn.ReLU(),
-            nn.Dropout(dropout),
+            Dropout(dropout),
             nn.Linear(hidden, n_classes),
         )
 

@@ -1,6 +1,7 @@
 """SCRUB: agree with the original model on the retained records and disagree on those to forget."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
@@ -39,15 +40,18 @@ def make_distillation(teacher: nn.Module, settings: ScrubSettings, *, forget_sig
     """alpha [CE(retain) + KL(retain)] + sign (1 - alpha) KL(forget): for SCRUB and Bad Teacher."""
     share, temperature = settings.retain_weight, settings.temperature
 
-    def diverge(student_logits: torch.Tensor, batch: Batch) -> torch.Tensor:
-        with torch.no_grad():
-            teacher_logits = compute_logits(teacher, batch[0])
-        return compute_divergence(student_logits, teacher_logits, temperature)
+    answers: dict[str, tuple[Any, torch.Tensor]] = {}  # full batch, a source yields the same object every epoch
+
+    def diverge(student_logits: torch.Tensor, source: str, batch: Batch) -> torch.Tensor:
+        if source not in answers or answers[source][0] is not batch[0]:
+            with torch.no_grad():
+                answers[source] = batch[0], compute_logits(teacher, batch[0])
+        return compute_divergence(student_logits, answers[source][1], temperature)
 
     def objective(student: nn.Module, retain: Batch, forget: Batch) -> torch.Tensor:
         retain_logits = compute_logits(student, retain[0])
-        kept = functional.cross_entropy(retain_logits, retain[1]) + diverge(retain_logits, retain)
-        forgotten = diverge(compute_logits(student, forget[0]), forget)
+        kept = functional.cross_entropy(retain_logits, retain[1]) + diverge(retain_logits, "retain", retain)
+        forgotten = diverge(compute_logits(student, forget[0]), "forget", forget)
         return share * kept + forget_sign * (1 - share) * forgotten
 
     return objective

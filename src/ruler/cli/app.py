@@ -8,6 +8,7 @@ import ruler
 from ruler.cli import data
 from ruler.cli.bench import bench
 from ruler.cli.demo import demo
+from ruler.cli.reproduce import EXAMPLE, SpreadCommand, reproduce
 
 app = typer.Typer(
     name="ruler",
@@ -18,6 +19,7 @@ app = typer.Typer(
 )
 app.command(epilog="Example: ruler demo --out ruler-demo")(demo)
 app.command(epilog="Example: ruler bench --quick --json bench.json")(bench)
+app.command(cls=SpreadCommand, epilog=EXAMPLE)(reproduce)
 app.add_typer(data.app, name="data")
 
 

@@ -1,0 +1,5 @@
+"""`python -m ruler` is `ruler`."""
+
+from ruler.cli import main
+
+main()

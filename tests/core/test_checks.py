@@ -1,0 +1,49 @@
+import numpy as np
+import pytest
+
+from ruler.core.checks import as_matrix, block_rows_for, check_same_shape, is_on_cuda, measure_norms
+from ruler.core.errors import InputError
+
+
+def test_memory_maps_are_not_copied(tmp_path):
+    np.save(tmp_path / "rows.npy", np.ones((3, 2)))
+    mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
+    assert np.shares_memory(as_matrix(mapped, "rows"), mapped)
+
+
+def test_faults_are_counted_over_the_whole_matrix():
+    width = 64
+    rows = np.ones((3 * block_rows_for(width), width), dtype=np.float32)
+    rows[[0, len(rows) // 2, -1], 5] = np.nan
+    with pytest.raises(InputError, match="rows must be finite; got NaN or inf in 3 rows"):
+        measure_norms(rows, "rows")
+
+
+def test_all_zero_rows_are_legal_and_tiny_ones_are_not():
+    assert measure_norms(np.zeros((2, 3)), "rows").tolist() == [0.0, 0.0]
+    with pytest.raises(InputError, match="underflow in 1 rows"):
+        measure_norms(np.array([[0.0, 0.0], [1e-170, 0.0]]), "rows")
+
+
+def test_shapes_that_differ_are_named():
+    with pytest.raises(InputError, match=r"a and b must have the same shape.*got \(1, 2\) and \(2, 1\)"):
+        check_same_shape((1, 2), (2, 1), ("a", "b"))
+
+
+class OnDevice:
+    """An array of another library that lies on a device."""
+
+    def __init__(self, kind):
+        self.kind = kind
+
+    def __dlpack_device__(self):
+        return (self.kind, 0)
+
+    def __dlpack__(self, **options):
+        raise BufferError("nothing to see")
+
+
+def test_cuda_arrays_of_any_library_are_recognised():
+    assert is_on_cuda(OnDevice(2))
+    assert not is_on_cuda(OnDevice(1))
+    assert not is_on_cuda(np.ones(2))

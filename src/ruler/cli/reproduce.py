@@ -12,7 +12,7 @@ from rich import progress as bars
 from rich.console import Console
 from typer.core import TyperCommand
 
-from ruler.core.errors import InputError, RulerError
+from ruler.core.errors import InputError
 from ruler.experiment.run import (
     RESULTS_FILE,
     Progress,
@@ -72,25 +72,22 @@ def reproduce(
 
     The same command again resumes: finished cells are never run twice.
     """
+    _check_executor(executor)
+    small = narrow_studies(
+        choose_studies(study),
+        datasets=datasets or (),
+        n_seeds=seeds,
+        methods=methods or (),
+        forget_fractions=forget_fractions or (),
+    )
+    studies = choose_variant(small, engine=engine, device=device, is_imported=checkpoints is not None)
+    settings = RunSettings(out=out, n_jobs=jobs, device=device, checkpoints=checkpoints)
     try:
-        _check_executor(executor)
-        small = narrow_studies(
-            choose_studies(study),
-            datasets=datasets or (),
-            n_seeds=seeds,
-            methods=methods or (),
-            forget_fractions=forget_fractions or (),
-        )
-        studies = choose_variant(small, engine=engine, device=device, is_imported=checkpoints is not None)
-        settings = RunSettings(out=out, n_jobs=jobs, device=device, checkpoints=checkpoints)
         summary = _run(studies, settings)
         if export_checkpoints is not None:
             export_models(studies, settings, export_checkpoints)
             typer.echo(f"models: {export_checkpoints}")
         _write_report(out)
-    except RulerError as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(_MISUSE) from error
     except KeyboardInterrupt as error:
         typer.echo(f"Stopped. Finished cells are kept in {out}: run the same command again to resume.", err=True)
         raise typer.Exit(_INTERRUPTED) from error
@@ -161,14 +158,12 @@ def _write_report(out: Path) -> None:
 
     results = load_results(out / RESULTS_FILE)
     if len(results):
-        write_all(results, tuple(dict.fromkeys(results["study"])), out)
+        write_all(results, out)
 
 
 def _tell(summary: Summary, out: Path) -> None:
-    n_done = summary.n_cells - len(summary.failures)
-    typer.echo(
-        f"{n_done:,} of {summary.n_cells:,} cells, {summary.n_new:,} new, in {_format_s(summary.elapsed_s)}: {out}"
-    )
+    took = _format_s(summary.elapsed_s)
+    typer.echo(f"{summary.n_done:,} of {summary.n_cells:,} cells, {summary.n_new:,} new, in {took}: {out}")
     if not summary.failures:
         return
     typer.echo(f"{len(summary.failures)} cells failed; run the same command again to retry them:", err=True)

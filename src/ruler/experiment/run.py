@@ -72,11 +72,13 @@ class Summary:
 
     Args:
         n_cells: Cells of the studies.
+        n_done: Of these, with a row now.
         n_new: Of these, done by this run.
         failures: Cells without a row, and the latest error of each.
     """
 
     n_cells: int
+    n_done: int
     n_new: int
     failures: dict[Cell, str]
     elapsed_s: float
@@ -156,7 +158,13 @@ def run_studies(
         watch.look(is_last=True)
         left = {cell.key: cell for cell in subtract(pending, store.list_finished())}
         failures = {left[key]: error for key, error in store.list_failures().items() if key in left}
-    return Summary(len(cells), len(pending) - len(left), failures, time.monotonic() - started_s)
+    return Summary(
+        n_cells=len(cells),
+        n_done=len(cells) - len(left),
+        n_new=len(pending) - len(left),
+        failures=failures,
+        elapsed_s=time.monotonic() - started_s,
+    )
 
 
 def export_models(studies: Sequence[StudySettings], settings: RunSettings, folder: Path) -> int:
@@ -249,7 +257,7 @@ class _Watch:
         self._next_s = now_s + self._PAUSE_S
         done = self._store.list_finished() & self._cost.keys()
         total = sum(self._cost.values())
-        share = sum(self._cost[key] for key in done) / total if total else 1.0
+        share = sum(self._cost[key] for key in done) / total if len(done) < len(self._cost) else 1.0
         elapsed_s = now_s - self._started_s
         left_s = elapsed_s * (1 - share) / share if share else None
         n_cells = self._n_before + len(self._cost)

@@ -45,7 +45,7 @@ def draw_noise(like: torch.Tensor, rate: float) -> torch.Tensor:
     flat = noise.view(-1)
     threshold = math.ceil((1 - rate) * 2.0**53)
     raw = torch.empty(min(_CHUNK, flat.numel()), dtype=torch.int64)
-    for part in flat.split(_CHUNK):
+    for part in torch.split(flat, _CHUNK):
         bits = raw[: len(part)].random_(-(2**63), None).bitwise_and_(_BITS)
         torch.lt(bits, threshold, out=part)
     return noise.mul_(1 / (1 - rate))

@@ -1,0 +1,144 @@
+"""The store only grows, takes any number of writers, and gives back what was put in."""
+
+import sqlite3
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ruler.core.errors import FileFormatError, InputError
+from ruler.experiment.cell import Outcome
+from ruler.experiment.grid import Cell, list_cells
+from ruler.experiment.store import Provenance, ResultStore, load_results
+from ruler.experiment.studies import STUDIES
+
+MADE_BY = Provenance(device="cpu", ruler_version="0", commit=None, torch_version="2", machine="this")
+CELL = Cell("primary", "adult", "scrub", 0.05, 0, 5e-4)
+SCORES = {"n_forget": 12, "m1": 0.9, "m2": -0.001, "m4": 0.5}
+
+
+def add(store: ResultStore, cell: Cell, **scores: float) -> None:
+    store.add(Outcome(cell, SCORES | scores, 1.5), MADE_BY, "2026-01-01T00:00:00")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "results.sqlite"
+
+
+def test_a_row_comes_back_with_nan_for_what_does_not_apply(path: Path) -> None:
+    with ResultStore(path) as store:
+        add(store, CELL)
+    table = load_results(path)
+    assert len(table) == 1
+    row = table.iloc[0]
+    assert (row.study, row.dataset, row.method, row.engine) == ("primary", "adult", "scrub", "protocol")
+    assert (row.m2, row.n_forget, row.elapsed_s, row.device) == (-0.001, 12, 1.5, "cpu")
+    for name in ("m3", "mia", "batch_size", "teacher_seed", "other_seed"):
+        assert np.isnan(row[name]), name
+
+
+def test_columns_are_the_documented_ones(path: Path) -> None:
+    ResultStore(path).close()
+    assert list(load_results(path).columns) == [
+        *("study", "dataset", "method", "forget_fraction", "seed", "learning_rate", "batch_size", "forget_seed"),
+        *("teacher_seed", "other_seed", "n_forget", "m1", "m2", "m2_mean_baseline", "m3", "m4", "mia"),
+        *("forget_accuracy", "retain_accuracy", "test_accuracy", "engine", "models", "device", "elapsed_s"),
+        *("ruler_version", "commit", "torch_version", "machine", "finished_at"),
+    ]
+
+
+def test_the_first_row_of_a_cell_stays(path: Path) -> None:
+    with ResultStore(path) as store:
+        add(store, CELL, m2=1.0)
+        add(store, CELL, m2=2.0)
+        assert store.list_finished() == {CELL.key}
+    assert load_results(path).m2.tolist() == [1.0]
+
+
+@pytest.mark.parametrize("statement", ["DELETE FROM results", "UPDATE results SET m2 = 0"])
+def test_rows_cannot_be_changed_or_removed(path: Path, statement: str) -> None:
+    with ResultStore(path) as store:
+        add(store, CELL)
+    connection = sqlite3.connect(path)
+    with pytest.raises(sqlite3.IntegrityError, match="results are append-only"):
+        connection.execute(statement)
+    connection.close()
+    assert len(load_results(path)) == 1
+
+
+def test_many_writers_at_once_leave_each_cell_once(path: Path) -> None:
+    cells = list_cells(STUDIES["minibatch"])[:60]
+
+    def write(turn: int) -> None:
+        with ResultStore(path) as store:
+            for cell in cells[turn % 7 :] + cells[: turn % 7]:
+                add(store, cell)
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(write, range(12)))
+    with ResultStore(path) as store:
+        assert store.list_finished() == {cell.key for cell in cells}
+        assert len(store.list_rows()) == len(cells)
+
+
+def test_rows_stand_in_an_order_that_does_not_depend_on_the_run(path: Path, tmp_path: Path) -> None:
+    cells = list_cells(STUDIES["bad-teacher"])[:30]
+    other = tmp_path / "other.sqlite"
+    with ResultStore(path) as one, ResultStore(other) as two:
+        for cell in cells:
+            add(one, cell)
+        for cell in reversed(cells):
+            add(two, cell)
+    assert load_results(path).equals(load_results(other))
+
+
+def test_failures_are_kept_until_the_cell_has_a_row(path: Path) -> None:
+    with ResultStore(path) as store:
+        store.add(Outcome(CELL, None, 0.1, error="InputError: first"), MADE_BY, "now")
+        store.add(Outcome(CELL, None, 0.1, error="InputError: second"), MADE_BY, "now")
+        assert store.list_failures() == {CELL.key: "InputError: second"}
+        assert store.list_finished() == set()
+        add(store, CELL)
+        assert store.list_failures() == {}
+
+
+def test_a_study_is_held_in_one_variant(path: Path) -> None:
+    with ResultStore(path) as store:
+        add(store, CELL)
+        store.check_variant([CELL])
+        store.check_variant([Cell("bad-teacher", "adult", "bad_teacher", 0.05, 0, 5e-4, engine="ensemble")])
+        with pytest.raises(InputError, match=r"study primary in one variant; got rows of protocol / trained.*ensemble"):
+            store.check_variant([Cell("primary", "adult", "scrub", 0.05, 1, 5e-4, engine="ensemble")])
+
+
+def test_rows_of_an_older_pipeline_are_left_out(path: Path) -> None:
+    with ResultStore(path) as store:
+        add(store, CELL)
+        names = [row[1] for row in store._connection.execute("PRAGMA table_info(results)")]
+        rest = ", ".join(f'"{name}"' for name in names[2:])
+        store._connection.execute(f"INSERT INTO results SELECT 'older', version - 1, {rest} FROM results")
+    assert len(load_results(path)) == 1
+
+
+def test_a_file_of_another_kind_is_refused_and_left_alone(path: Path) -> None:
+    path.write_text("not a database, but long enough to look like one" * 40)
+    before = path.read_bytes()
+    with pytest.raises(FileFormatError, match="must be a results file of this version; got file is not a database"):
+        ResultStore(path)
+    assert path.read_bytes() == before
+
+
+def test_another_database_is_refused(path: Path) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE results (name TEXT)")
+    connection.commit()
+    connection.close()
+    with pytest.raises(FileFormatError, match="got tables with other columns"):
+        ResultStore(path)
+
+
+def test_no_results_yet(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"path must be a results file; got .*results.sqlite, which does not exist"):
+        load_results(tmp_path)

@@ -1,0 +1,54 @@
+"""Studies are chosen by name and made smaller."""
+
+import pytest
+
+from ruler.core.errors import InputError, UnknownNameError
+from ruler.experiment.studies import LATER_STUDIES, STUDIES, choose_studies, narrow_studies
+
+
+def test_all_is_every_study_with_the_primary_first() -> None:
+    assert [study.name for study in choose_studies("all")] == list(STUDIES)
+    assert next(iter(STUDIES)) == "primary"
+
+
+@pytest.mark.parametrize("name", LATER_STUDIES)
+def test_studies_of_later_versions_are_named_as_such(name: str) -> None:
+    with pytest.raises(InputError, match=f"got '{name}', which comes later"):
+        choose_studies(name)
+
+
+def test_unknown_study() -> None:
+    with pytest.raises(UnknownNameError, match="Did you mean 'primary'"):
+        choose_studies("primari")
+
+
+def test_narrowing_replaces_what_is_given_and_keeps_the_rest() -> None:
+    (small,) = narrow_studies(
+        choose_studies("primary"), datasets=["magic"], n_seeds=2, methods=["scrub"], forget_fractions=[0.2]
+    )
+    assert (small.datasets, small.seeds, small.methods, small.forget_fractions) == (
+        ("magic",),
+        (0, 1),
+        ("scrub",),
+        (0.2,),
+    )
+    assert narrow_studies(choose_studies("primary")) == choose_studies("primary")
+
+
+def test_methods_drop_studies_that_run_none_of_them_but_not_the_oracles() -> None:
+    left = narrow_studies(choose_studies("all"), methods=["bad_teacher"])
+    assert [study.name for study in left] == ["bad-teacher", "oracle-null"]
+
+
+def test_a_study_without_the_method_is_refused() -> None:
+    with pytest.raises(
+        InputError, match=r"methods must name one that the study runs: gradient_ascent.*got bad_teacher"
+    ):
+        narrow_studies(choose_studies("primary"), methods=["bad_teacher"])
+
+
+def test_unknown_method_and_no_seeds_are_refused() -> None:
+    with pytest.raises(UnknownNameError, match="method must be one of"):
+        narrow_studies(choose_studies("primary"), methods=["forgetting"])
+    with pytest.raises(InputError, match="seeds must be a whole number of at least 1; got 0"):
+        narrow_studies(choose_studies("primary"), n_seeds=0)

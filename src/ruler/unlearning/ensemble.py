@@ -100,41 +100,42 @@ def unlearn_ensemble(
         )
     shape = originals.shape
     rows, targets = as_training_tensors(features, labels, n_classes=shape.n_classes, device=originals.flat.device)
+    originals.check_columns(rows)
+    weights, teachers = _WEIGH[method](settings), _choose_teachers(settings, originals)
+    temperature = settings.temperature if isinstance(settings, ScrubSettings) else 1.0
     groups = []
     for places, forget_rows in group_by_rows(forget):
         if len(forget_rows) == 0:
             raise InputError(f"forget[{places[0]}] must name at least one row; got none.")
         chosen_rows = {"forget": forget_rows, "retain": keep_other_rows(forget_rows, len(rows))}
         records = {name: (rows[part], targets[:, part]) for name, part in chosen_rows.items()}
-        make_passes = partial(_make_passes, method, settings, originals, records)
+        make_passes = partial(_make_passes, weights, temperature, teachers, records)
         groups.append(Group(places, [settings.seed] * len(places), make_passes))
     return descend_groups(originals, groups, settings, progress=progress)
 
 
+def _choose_teachers(settings: UnlearningSettings, originals: StackedMLP) -> StackedMLP | None:
+    """A random teacher for all, each original as its own teacher, or None for methods without."""
+    if isinstance(settings, BadTeacherSettings):
+        return StackedMLP.from_seeds([settings.teacher_seed], originals.shape).to(originals.flat.device)
+    return originals if isinstance(settings, ScrubSettings) else None
+
+
 def _make_passes(
-    method: str,
-    settings: UnlearningSettings,
-    originals: StackedMLP,
+    weights: Weights,
+    temperature: float,
+    teachers: StackedMLP | None,
     records: Records,
     members: Sequence[int],
 ) -> list[Pass]:
+    """The passes of an epoch; runs on worker threads, so it must not touch a global random stream."""
     passes = []
-    for name, (ce_weight, kl_weight) in _WEIGH[method](settings).items():
+    for name, (ce_weight, kl_weight) in weights.items():
         rows, targets = records[name]
-        if isinstance(settings, ScrubSettings):
-            teacher = _soften_teacher(settings, originals, members, rows)
-            passes.append(Pass(rows, targets, ce_weight, kl_weight, settings.temperature, teacher))
-        else:
-            passes.append(Pass(rows, targets, ce_weight))
+        softened = None
+        if teachers is not None:
+            own = [0] if len(teachers) == 1 else members
+            logits = torch.stack([teachers.run_member(rows, member)[1].T for member in own])
+            softened = (logits / temperature).softmax(dim=1)
+        passes.append(Pass(rows, targets, ce_weight, kl_weight, temperature, softened))
     return passes
-
-
-def _soften_teacher(
-    settings: ScrubSettings, originals: StackedMLP, members: Sequence[int], rows: torch.Tensor
-) -> torch.Tensor:
-    """The teachers' softened probabilities, (members, n_classes, n); a random teacher is the same for all."""
-    if isinstance(settings, BadTeacherSettings):
-        originals = StackedMLP.from_seeds([settings.teacher_seed], originals.shape).to(rows.device)
-        members = [0]
-    logits = torch.stack([originals.run_member(rows, member)[1].T for member in members])
-    return (logits / settings.temperature).softmax(dim=1)

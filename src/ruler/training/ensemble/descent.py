@@ -10,12 +10,12 @@ import torch
 from ruler.core.errors import DivergedError, InputError
 from ruler.core.progress import show_progress
 from ruler.training.ensemble.dropout import DropoutStream
-from ruler.training.ensemble.gradient import Pass, add_gradient, split_passes
+from ruler.training.ensemble.gradient import N_DROPOUTS, Pass, add_gradient, split_passes
 from ruler.training.ensemble.stacked_mlp import MLPShape, StackedMLP
 from ruler.training.loop import TrainingSettings
 
-CHUNK_UNITS = {"cpu": 1 << 16, "cuda": 1 << 25}
-"""Hidden units (members x rows x width) a chunk: five such tensors fit a core's L2 cache, or fill a GPU."""
+CHUNK_UNITS = {"cpu": 1 << 18, "cuda": 1 << 25}
+"""Hidden units (members x rows x width) a chunk: six such tensors stay in a CPU's last cache, or fill a GPU."""
 
 _BETA_1, _BETA_2, _EPSILON = 0.9, 0.999, 1e-8  # torch.optim.Adam's defaults
 
@@ -114,14 +114,8 @@ def descend(
     device, epochs = values.device, settings.epochs
     gradient = torch.zeros_like(values)
     layers, gradients = shape.view_layers(values), shape.view_layers(gradient)
-    stream = DropoutStream(
-        seeds,
-        rows_per_epoch=sum(len(sweep) for sweep in passes),
-        rate=shape.dropout,
-        width=shape.hidden,
-        epochs=epochs,
-        device=device,
-    )
+    stream = DropoutStream(seeds, rate=shape.dropout, width=shape.hidden, device=device)
+    drawn_per_epoch = N_DROPOUTS * sum(len(sweep) for sweep in passes)
     chunk_units = chunk_units or CHUNK_UNITS.get(device.type, CHUNK_UNITS["cuda"])
     chunks = split_passes(passes, layers, max(1, chunk_units // (len(values) * shape.hidden)))
     losses = values.new_zeros(len(values), epochs)
@@ -129,7 +123,7 @@ def descend(
     for epoch, loss in enumerate(losses.unbind(dim=1)):
         gradient.zero_()
         for chunk in chunks:
-            loss += add_gradient(layers, gradients, chunk, stream, epoch)
+            loss += add_gradient(layers, gradients, chunk, stream, drawn=epoch * drawn_per_epoch)
         adam.step(gradient)
     return losses
 

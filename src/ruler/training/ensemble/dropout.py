@@ -1,8 +1,8 @@
-"""Dropout from counters: a unit's fate is a hash of who, when and where, never of the company or the chunk.
+"""Dropout from counters: a unit's fate is a hash of seed and position, never of the company or the chunk.
 
 A word of 64 random bits decides four units, 16 bits each, so that the rate is exact to 2**-16. The hash is
 SplitMix64 (a Weyl sequence, then a finaliser of two multiplications) in plain integer operations, which give
-the same bits on CPU and GPU. Arithmetic instead of logical shifts keep it a bijection.
+the same bits on CPU and GPU.
 """
 
 from collections.abc import Sequence
@@ -14,51 +14,37 @@ _LANE_VALUES = 1 << 16
 _WEYL = 0x9E3779B97F4A7C15
 _FIRST_FACTOR = 0xBF58476D1CE4E5B9 - (1 << 64)  # as signed 64-bit numbers, which is what torch multiplies
 _SECOND_FACTOR = 0x94D049BB133111EB - (1 << 64)
-N_LAYERS = 2
 
 
 class DropoutStream:
     """The dropout decisions of members that train on the same rows.
 
-    The key of a stream is the seed and the number of rows that an epoch reads; within an epoch units are
-    counted by the position of their row. That is how the sequential generator of the one-by-one loop behaves:
-    the same seed and row count give the same decisions by position, while an original and its oracles, which
-    read different numbers of rows, draw apart from the first layer on.
+    Each seed has one long stream of decisions, a row of units after the other, and position p is the p-th row
+    that a run drops units of: all rows of the first layer, all rows of the second, then the next pass or epoch.
+    The one-by-one loop reads its generator in the same order. So here as there, equal seeds and row counts give
+    equal decisions, and an original and its oracles read the same stream but shift against each other.
 
     Args:
         seeds: One a member. Members that all have the same seed share the decisions, computed once.
-        rows_per_epoch: Rows that an epoch reads, over all of its passes.
         rate: Share of units dropped; 0 drops none.
         width: Units a row.
 
     Example:
-        >>> home = torch.device("cpu")
-        >>> stream = DropoutStream([7], rows_per_epoch=4, rate=0.2, width=8, epochs=1, device=home)
+        >>> stream = DropoutStream([7], rate=0.2, width=8, device=torch.device("cpu"))
         >>> whole, part = torch.ones(1, 4, 8), torch.ones(1, 2, 8)
-        >>> stream.drop_(whole, epoch=0, layer=0, position=0)
-        >>> stream.drop_(part, epoch=0, layer=0, position=2)
+        >>> stream.drop_(whole, position=0)
+        >>> stream.drop_(part, position=2)
         >>> bool((whole[:, 2:] == part).all())
         True
     """
 
-    def __init__(
-        self,
-        seeds: Sequence[int],
-        *,
-        rows_per_epoch: int,
-        rate: float,
-        width: int,
-        epochs: int,
-        device: torch.device,
-    ) -> None:
+    def __init__(self, seeds: Sequence[int], *, rate: float, width: int, device: torch.device) -> None:
         self._n_words = -(-width // _LANES)
         self._threshold = float(round(rate * _LANE_VALUES) - _LANE_VALUES // 2 - 1)
         self._rate = rate
         is_shared = len(set(seeds)) == 1
         keys = torch.tensor(seeds[:1] if is_shared else seeds, dtype=torch.int64)
-        keys = _mix_(_mix_(keys * _as_signed(_WEYL)) + rows_per_epoch)
-        steps = torch.arange(1, 1 + epochs * N_LAYERS) * _as_signed(_WEYL)
-        self._keys = _mix_(steps[:, None] + keys).view(epochs, N_LAYERS, -1, 1, 1).to(device)
+        self._keys = _mix_(keys + 1).view(-1, 1, 1).to(device)
         self._buffers: dict[int, tuple[torch.Tensor, ...]] = {}
 
     @property
@@ -66,12 +52,12 @@ class DropoutStream:
         """The factor that makes up for the dropped units."""
         return 1.0 / (1.0 - self._rate)
 
-    def drop_(self, units: torch.Tensor, *, epoch: int, layer: int, position: int) -> None:
-        """Zero dropped ``units`` (members, rows, width); the first row is the epoch's row ``position``."""
+    def drop_(self, units: torch.Tensor, *, position: int) -> None:
+        """Zero the dropped ``units`` (members, rows, width); their first row stands at ``position``."""
         if self._rate == 0:
             return
         counters, words, spare, lanes = self._buffers_for(units)
-        offset = self._keys[epoch, layer] + _as_signed(position * self._n_words * _WEYL)
+        offset = self._keys + _as_signed(position * self._n_words * _WEYL)
         torch.add(counters, offset, out=words)
         _mix_(words, spare)
         lanes.copy_(words.view(torch.int16)[..., : lanes.shape[-1]])
@@ -80,7 +66,7 @@ class DropoutStream:
     def _buffers_for(self, units: torch.Tensor) -> tuple[torch.Tensor, ...]:
         n_rows, width = units.shape[1:]
         if n_rows not in self._buffers:
-            n_streams = self._keys.shape[2]
+            n_streams = len(self._keys)
             counters = torch.arange(n_rows * self._n_words, device=units.device) * _as_signed(_WEYL)
             words = torch.empty(n_streams, n_rows, self._n_words, dtype=torch.int64, device=units.device)
             lanes = torch.empty(n_streams, n_rows, width, device=units.device)
@@ -103,9 +89,13 @@ def keep_above_(values: torch.Tensor, guide: torch.Tensor, threshold: float) -> 
 def _mix_(words: torch.Tensor, spare: torch.Tensor | None = None) -> torch.Tensor:
     """SplitMix64's finaliser, in place; ``spare`` is scratch of the same shape."""
     spare = torch.empty_like(words) if spare is None else spare
-    for shift, factor in ((30, _FIRST_FACTOR), (27, _SECOND_FACTOR)):
-        words.bitwise_xor_(torch.bitwise_right_shift(words, shift, out=spare)).mul_(factor)
-    return words.bitwise_xor_(torch.bitwise_right_shift(words, 31, out=spare))
+    for shift, factor in ((30, _FIRST_FACTOR), (27, _SECOND_FACTOR), (31, None)):
+        torch.bitwise_right_shift(words, shift, out=spare)
+        spare.bitwise_and_((1 << (64 - shift)) - 1)  # torch shifts copies of the sign in: take them out
+        words.bitwise_xor_(spare)
+        if factor is not None:
+            words.mul_(factor)
+    return words
 
 
 def _as_signed(value: int) -> int:

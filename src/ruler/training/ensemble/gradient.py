@@ -14,6 +14,9 @@ from ruler.core.arithmetic import iterate_blocks
 from ruler.training.ensemble.dropout import DropoutStream, keep_above_
 from ruler.training.ensemble.stacked_mlp import Layers
 
+N_DROPOUTS = 2
+"""Layers with dropout: how often an epoch draws for a row."""
+
 
 @dataclass(frozen=True, eq=False)
 class Pass:
@@ -67,13 +70,13 @@ class Chunk:
     ce_weight: float
     kl_weight: float
     temperature: float
-    position: int
+    positions: tuple[int, int]  # of its first row in the first epoch's dropout, for either hidden layer
     scratch: Scratch
 
 
 def split_passes(passes: Sequence[Pass], layers: Layers, chunk_rows: int) -> list[Chunk]:
     """All chunks of an epoch, in order."""
-    chunks, offset, scratch = [], 0, dict[int, Scratch]()
+    chunks, drawn, scratch = [], 0, dict[int, Scratch]()
     for sweep in passes:
         for start, stop in iterate_blocks(len(sweep), chunk_rows):
             if stop - start not in scratch:
@@ -85,22 +88,26 @@ def split_passes(passes: Sequence[Pass], layers: Layers, chunk_rows: int) -> lis
                 ce_weight=sweep.ce_weight / len(sweep),
                 kl_weight=sweep.kl_weight / len(sweep),
                 temperature=sweep.temperature,
-                position=offset + start,
+                positions=(drawn + start, drawn + len(sweep) + start),
                 scratch=scratch[stop - start],
             )
             chunks.append(chunk)
-        offset += len(sweep)
+        drawn += N_DROPOUTS * len(sweep)
     return chunks
 
 
-def add_gradient(layers: Layers, gradients: Layers, chunk: Chunk, stream: DropoutStream, epoch: int) -> torch.Tensor:
-    """Add the gradient of a chunk's share of the loss to ``gradients``; returns that share, (members,)."""
+def add_gradient(layers: Layers, gradients: Layers, chunk: Chunk, stream: DropoutStream, *, drawn: int) -> torch.Tensor:
+    """Add the gradient of a chunk's share of the loss to ``gradients``; returns that share, (members,).
+
+    Args:
+        drawn: Rows that dropout was drawn for before this epoch.
+    """
     scale, scratch = stream.scale, chunk.scratch
     first, second = scratch.hidden_1, scratch.hidden_2
     torch.baddbmm(layers.bias_1[:, None], chunk.inputs, layers.weight_1.mT, out=first).clamp_min_(0)
-    stream.drop_(first, epoch=epoch, layer=0, position=chunk.position)
+    stream.drop_(first, position=drawn + chunk.positions[0])
     torch.baddbmm(layers.bias_2[:, None], first, layers.weight_2.mT, alpha=scale, out=second).clamp_min_(0)
-    stream.drop_(second, epoch=epoch, layer=1, position=chunk.position)
+    stream.drop_(second, position=drawn + chunk.positions[1])
     logits = torch.baddbmm(layers.bias_3[:, :, None], layers.weight_3, second.mT, alpha=scale)
     loss, at_logits = differentiate_loss(logits, chunk)
 

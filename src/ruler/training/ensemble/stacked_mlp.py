@@ -145,15 +145,23 @@ class StackedMLP:
     def run_member(self, features: Any, member: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Representations (n, hidden) and class scores (n, n_classes) in eval mode, where the members lie."""
         rows = as_feature_tensor(features, self.flat.device)
+        self.check_columns(rows)
+        own = Layers(*(layer[0] for layer in self.shape.view_layers(self.flat[member][None])))
+        first = functional.linear(rows, own.weight_1, own.bias_1).relu_()
+        second = functional.linear(first, own.weight_2, own.bias_2).relu_()
+        return second, functional.linear(second, own.weight_3, own.bias_3)
+
+    def check_columns(self, rows: torch.Tensor) -> None:
+        """Rows (n, n_features) are as wide as those that the members were trained on.
+
+        Raises:
+            InputError: They are not.
+        """
         if rows.shape[1] != self.shape.n_features:
             raise InputError(
                 f"features must have {self.shape.n_features} columns, as in training; got {rows.shape[1]}. "
                 "Give the columns that the members were trained on."
             )
-        own = Layers(*(layer[0] for layer in self.shape.view_layers(self.flat[member][None])))
-        first = functional.linear(rows, own.weight_1, own.bias_1).relu_()
-        second = functional.linear(first, own.weight_2, own.bias_2).relu_()
-        return second, functional.linear(second, own.weight_3, own.bias_3)
 
 
 def as_feature_tensor(features: Any, device: torch.device) -> torch.Tensor:

@@ -79,6 +79,8 @@ def train_ensemble(
         >>> bool((original == (rows[:, 0] > 0)).mean() > 0.9)
         True
     """
+    if not members:
+        raise InputError("members must hold at least one member; got none. Give an EnsembleMember a model.")
     rows, targets = as_training_tensors(features, labels, n_classes=n_classes, device=device)
     shape = MLPShape(rows.shape[1], n_classes, hidden, dropout)
     _check_shape(shape)

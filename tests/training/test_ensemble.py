@@ -1,0 +1,291 @@
+"""Stacked training against autograd, torch.optim and the one-by-one loop, and its independence of company."""
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from ruler.core.errors import DivergedError, InputError
+from ruler.models import TabularMLP
+from ruler.training import TrainingSettings, train_classifier
+from ruler.training.ensemble import EnsembleMember, MLPShape, StackedMLP, train_ensemble
+from ruler.training.ensemble.descent import Adam, descend
+from ruler.training.ensemble.dropout import DropoutStream, _mix_
+from ruler.training.ensemble.gradient import Pass, add_gradient, split_passes
+
+CPU = torch.device("cpu")
+SHORT = TrainingSettings(epochs=6, learning_rate=1e-2)
+
+
+@pytest.fixture(scope="module")
+def table():
+    draw = np.random.RandomState(0)
+    features = draw.randn(150, 5).astype(np.float32)
+    labels = (features[:, 0] + 0.5 * draw.randn(150) > 0).astype(np.int64)
+    return features, labels
+
+
+def one_hot(labels, n_classes=2):
+    return functional.one_hot(torch.as_tensor(labels), n_classes).T.float()
+
+
+def make_stream(seeds=(3,), *, rate=0.2, width=128):
+    return DropoutStream(seeds, rate=rate, width=width, device=CPU)
+
+
+def draw_kept(stream, *, members=1, rows=400, width=128, position=0):
+    units = torch.ones(members, rows, width)
+    stream.drop_(units, position=position)
+    return units
+
+
+class TestDropout:
+    def test_drops_the_asked_for_share_of_units_independently(self):
+        kept = draw_kept(make_stream(), rows=8000)[0].double()
+        n = kept.numel()
+        assert abs(kept.mean() - 0.8) < 4 * (0.16 / n) ** 0.5
+        centred = (kept - 0.8) / 0.4
+        between_units = (centred.T @ centred / len(kept)).fill_diagonal_(0)  # 128 x 128 correlations
+        assert between_units.abs().max() < 5.5 / len(kept) ** 0.5
+        between_rows = (centred[:-1] * centred[1:]).mean(dim=0)
+        assert between_rows.abs().max() < 4.5 / len(kept) ** 0.5
+
+    def test_hash_is_splitmix64(self):
+        weyl = 0x9E3779B97F4A7C15 - 2**64
+        words = _mix_(1234567 + torch.arange(1, 4) * weyl)
+        known = [6457827717110365317, 3203168211198807973, 9817491932198370423]  # the reference code's output
+        assert [word % 2**64 for word in words.tolist()] == known
+
+    def test_rate_is_exact_to_two_to_the_minus_16(self):
+        lanes = torch.arange(-(2**15), 2**15).float()
+        stream = make_stream(rate=0.2)
+        assert abs((lanes <= stream._threshold).double().mean() - 0.2) < 2**-16
+
+    def test_variance_over_streams_is_binomial(self):
+        counts = [draw_kept(make_stream(seeds=[seed]), rows=400).sum().item() for seed in range(200)]
+        expected = 400 * 128 * 0.16
+        assert 0.7 * expected < np.var(counts) < 1.4 * expected
+
+    @pytest.mark.parametrize(("seed", "position"), [(4, 0), (3, 400), (3, 1), (3, 10**12)])
+    def test_seeds_and_positions_draw_apart(self, seed, position):
+        agreement = draw_kept(make_stream()) == draw_kept(make_stream(seeds=[seed]), position=position)
+        assert abs(agreement.double().mean() - 0.68) < 0.01  # 0.8^2 + 0.2^2: what independence gives
+
+    def test_order_of_draws_is_that_of_the_one_by_one_loop(self, table):
+        layers = MLPShape(5).view_layers(StackedMLP.from_seeds([0], MLPShape(5)).flat)
+        sweep = Pass(torch.tensor(table[0]), one_hot(table[1]))
+        chunks = split_passes([sweep, sweep], layers, chunk_rows=100)
+        # all rows of one layer, all rows of the next, then the second pass
+        assert [chunk.positions for chunk in chunks] == [(0, 150), (100, 250), (300, 450), (400, 550)]
+
+    def test_members_with_one_seed_share_and_others_do_not(self):
+        apart, together = make_stream(seeds=[3, 4]), make_stream(seeds=[4, 4])
+        kept = draw_kept(apart, members=2)
+        assert not torch.equal(kept[0], kept[1])
+        shared = draw_kept(together, members=2)
+        assert torch.equal(shared[0], kept[1])
+        assert torch.equal(shared[1], kept[1])
+
+    def test_width_that_is_no_multiple_of_four(self):
+        kept = draw_kept(make_stream(width=6), width=6)
+        assert abs(kept.mean() - 0.8) < 0.03
+
+    def test_rate_zero_drops_nothing(self):
+        assert draw_kept(make_stream(rate=0.0)).all()
+
+
+def gradient_by_autograd(shape, flat, sweep, kept):
+    """The loss as plain torch, with dropout's decisions given: an outside reference for both."""
+    leaf = flat.clone().requires_grad_()
+    layers = shape.view_layers(leaf)
+    total = torch.zeros(())
+    for i in range(len(flat)):
+        first = functional.linear(sweep.features, layers.weight_1[i], layers.bias_1[i]).relu() * kept[0][i] / 0.8
+        second = functional.linear(first, layers.weight_2[i], layers.bias_2[i]).relu() * kept[1][i] / 0.8
+        logits = functional.linear(second, layers.weight_3[i], layers.bias_3[i])
+        total = total + sweep.ce_weight * functional.cross_entropy(logits, sweep.targets.argmax(dim=0))
+        if sweep.teacher is not None:
+            student = (logits / sweep.temperature).log_softmax(dim=1)
+            divergence = functional.kl_div(student, sweep.teacher[i].T, reduction="batchmean")
+            total = total + sweep.kl_weight * divergence
+    total.backward()
+    return total.detach(), leaf.grad
+
+
+@pytest.mark.parametrize("chunk_rows", [150, 64, 7])
+@pytest.mark.parametrize("has_teacher", [False, True])
+def test_loss_and_gradient_equal_autograd(table, chunk_rows, has_teacher):
+    features, labels = table
+    shape = MLPShape(5, n_classes=3, hidden=10)
+    flat = StackedMLP.from_seeds([0, 1], shape).flat
+    teacher = torch.randn(2, 3, 150, generator=torch.Generator().manual_seed(0)).softmax(dim=1)
+    sweep = Pass(torch.tensor(features), one_hot(labels, 3), -0.7)
+    if has_teacher:
+        sweep = Pass(sweep.features, sweep.targets, 0.6, -0.4, 2.0, teacher)
+    stream = make_stream(seeds=[5, 6], width=10)
+    kept = [draw_kept(stream, members=2, rows=150, width=10, position=at) for at in (600, 750)]
+    gradient = torch.zeros_like(flat)
+    layers = shape.view_layers(flat)
+    loss = torch.zeros(2)
+    for chunk in split_passes([sweep], layers, chunk_rows):
+        loss += add_gradient(layers, shape.view_layers(gradient), chunk, stream, drawn=600)
+    expected_loss, expected = gradient_by_autograd(shape, flat, sweep, kept)
+    torch.testing.assert_close(loss.sum(), expected_loss, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(gradient, expected, atol=1e-7, rtol=1e-4)
+
+
+def test_adam_equals_torch():
+    generator = torch.Generator().manual_seed(0)
+    ours = torch.randn(50, generator=generator)
+    theirs = ours.clone().requires_grad_()
+    adam, reference = Adam(ours, learning_rate=1e-3), torch.optim.Adam([theirs], lr=1e-3)
+    for _ in range(20):
+        theirs.grad = torch.randn(50, generator=generator)
+        adam.step(theirs.grad)
+        reference.step()
+    assert torch.equal(ours, theirs.detach())
+
+
+def test_initial_weights_are_the_protocols():
+    models = StackedMLP.from_seeds([3, 11, 3], MLPShape(13))
+    for member, seed in enumerate([3, 11, 3]):
+        torch.manual_seed(seed)
+        for name, value in TabularMLP(13).state_dict().items():
+            assert torch.equal(models.state_dict(member)[name], value)
+
+
+def test_without_dropout_members_equal_the_one_by_one_loop(table):
+    features, labels = table
+    forget = np.array([2, 3, 50, 149])
+    kept = np.setdiff1d(np.arange(150), forget)
+    models = train_ensemble(
+        features, labels, [EnsembleMember(0), EnsembleMember(0, forget), EnsembleMember(1)], dropout=0.0
+    )
+    for member, (seed, rows) in enumerate([(0, slice(None)), (0, kept), (1, slice(None))]):
+        alone = train_classifier(lambda: TabularMLP(5, dropout=0.0), (features[rows], labels[rows]), seed=seed)
+        for name, value in alone.state_dict().items():
+            torch.testing.assert_close(models.state_dict(member)[name], value, atol=1e-5, rtol=0)
+
+
+class TestIndependence:
+    def test_company_and_order_change_no_bit(self, table):
+        features, labels = table
+        members = [EnsembleMember(seed, forget) for seed in range(3) for forget in (None, np.arange(9))]
+        together = train_ensemble(features, labels, members, SHORT)
+        backwards = train_ensemble(features, labels, members[::-1], SHORT)
+        for i, member in enumerate(members):
+            alone = train_ensemble(features, labels, [member], SHORT)
+            assert torch.equal(together.flat[i], alone.flat[0])
+            assert torch.equal(together.flat[i], backwards.flat[len(members) - 1 - i])
+
+    def test_batched_products_and_chunks_move_only_rounding(self, table):
+        features, labels = table
+        shape = MLPShape(5)
+        sweep = Pass(torch.tensor(features), one_hot(labels))
+        expected = train_ensemble(features, labels, [EnsembleMember(seed) for seed in range(3)], SHORT).flat
+        for chunk_units in (1 << 10, 1 << 14, 1 << 20):
+            values = StackedMLP.from_seeds(range(3), shape).flat
+            descend(values, shape, [sweep], range(3), SHORT, chunk_units=chunk_units)
+            torch.testing.assert_close(values, expected, atol=2e-4, rtol=0)
+
+    def test_same_seed_and_rows_give_the_same_member_twice(self, table):
+        models = train_ensemble(*table, [EnsembleMember(4), EnsembleMember(4, np.array([], dtype=np.int64))], SHORT)
+        assert torch.equal(models.flat[0], models.flat[1])
+
+    def test_threads_and_global_streams_are_left_as_they_were(self, table):
+        torch.manual_seed(1)
+        expected = torch.rand(1)
+        n_threads = torch.get_num_threads()
+        torch.manual_seed(1)
+        train_ensemble(*table, [EnsembleMember(0)], SHORT)
+        assert torch.equal(torch.rand(1), expected)
+        assert torch.get_num_threads() == n_threads
+
+
+def test_training_learns_and_members_behave_like_tabular_mlp(table):
+    features, labels = table
+    models = train_ensemble(features, labels, [EnsembleMember(0), EnsembleMember(1)])
+    model = TabularMLP(5).eval()
+    model.load_state_dict(models.state_dict(1))
+    with torch.no_grad():
+        expected = model(torch.tensor(features)).numpy()
+        representation = model.penultimate(torch.tensor(features)).numpy()
+    np.testing.assert_allclose(models.logits(features, 1), expected, atol=1e-6)
+    np.testing.assert_allclose(models.embed(features, 1), representation, atol=1e-6)
+    assert (models.logits(features, 1).argmax(axis=1) == labels).mean() > 0.8
+
+
+def test_state_dicts_go_in_and_out(table):
+    states = [TabularMLP(5).state_dict() for _ in range(2)]
+    stacked = StackedMLP.from_state_dicts(states, MLPShape(5))
+    swapped = stacked.select([1, 0, 1])
+    assert len(swapped) == 3
+    for name, value in states[1].items():
+        assert torch.equal(swapped.state_dict(0)[name], value)
+        assert torch.equal(swapped.state_dict(2)[name], value)
+
+
+def test_more_than_two_classes(table):
+    features, _ = table
+    labels = np.digitize(features[:, 0], [-0.5, 0.5])
+    models = train_ensemble(features, labels, [EnsembleMember(0)], n_classes=3)
+    assert (models.logits(features, 0).argmax(axis=1) == labels).mean() > 0.7
+
+
+class TestErrors:
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"labels": np.zeros(3)}, r"labels must be one class a row, shape \(150,\); got shape \(3,\)"),
+            ({"labels": np.full(150, 2)}, "labels must be whole numbers from 0 to 1; got others"),
+            ({"dropout": 1.0}, "dropout must be below 1; got 1.0"),
+            ({"hidden": 0}, "hidden must be a whole number of at least 1; got 0"),
+            ({"members": [EnsembleMember(0, np.array([150]))]}, "forget must name rows from 0 to 149"),
+            ({"members": [EnsembleMember(0, np.arange(150))]}, "and leave some; got 150 rows"),
+            ({"members": []}, "members must hold at least one member; got none"),
+            ({"settings": TrainingSettings(batch_size=8)}, "batch_size must be None for an ensemble; got 8"),
+            ({"settings": TrainingSettings(optimizer="sgd")}, "optimizer must be 'adam' for an ensemble"),
+            ({"settings": TrainingSettings(weight_decay=0.1)}, "weight_decay must be 0.0 for an ensemble"),
+        ],
+    )
+    def test_bad_arguments_are_named(self, table, changes, message):
+        arguments = {"features": table[0], "labels": table[1], "members": [EnsembleMember(0)]}
+        with pytest.raises(InputError, match=message):
+            train_ensemble(**(arguments | changes))
+
+    def test_features_that_are_not_finite(self, table):
+        features = table[0].copy()
+        features[[1, 7], 2] = np.nan
+        with pytest.raises(InputError, match="features must be finite float32 numbers; got NaN or inf in 2 rows"):
+            train_ensemble(features, table[1], [EnsembleMember(0)])
+
+    @pytest.mark.parametrize("seed", [-1, 2**32])
+    def test_seeds_out_of_range(self, seed):
+        with pytest.raises(InputError, match="seed must be"):
+            EnsembleMember(seed)
+
+    def test_other_columns_than_in_training(self):
+        with pytest.raises(InputError, match="features must have 5 columns, as in training; got 4"):
+            StackedMLP.from_seeds([0], MLPShape(5)).embed(np.zeros((2, 4)), 0)
+
+    def test_state_dict_of_another_architecture(self):
+        with pytest.raises(InputError, match=r"states\[0\] must hold the parameters"):
+            StackedMLP.from_state_dicts([TabularMLP(4).state_dict()], MLPShape(5))
+
+    def test_diverged_members_are_named(self, table):
+        features, labels = table[0].copy(), table[1].copy()
+        features[:2], labels[:2] = 1e7, [0, 1]  # one of the two is always far on the wrong side
+        with pytest.raises(DivergedError, match=r"within 10000; members \[0\] did not keep it"):
+            train_ensemble(features, labels, [EnsembleMember(0), EnsembleMember(1, np.array([0, 1]))], SHORT)
+
+
+@pytest.mark.gpu
+def test_a_gpu_gives_the_cpus_members_to_rounding(table):
+    if not torch.cuda.is_available():
+        pytest.skip("needs a CUDA device")
+    members = [EnsembleMember(seed, forget) for seed in range(4) for forget in (None, np.arange(9))]
+    on_cpu = train_ensemble(*table, members)
+    on_gpu = train_ensemble(*table, members, device="cuda")
+    torch.testing.assert_close(on_gpu.flat.cpu(), on_cpu.flat, atol=5e-3, rtol=0)
+    for i in range(len(members)):
+        np.testing.assert_allclose(on_gpu.embed(table[0], i), on_cpu.embed(table[0], i), atol=2e-2)

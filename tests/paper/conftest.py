@@ -6,8 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from ruler.paper.comparison import compare_numbers
 from ruler.paper.names import APPROXIMATE_METHODS, DATASETS
 from ruler.paper.published import load_table
+from ruler.paper.results import check_results
+from ruler.paper.tables import compute_numbers
 
 FRACTIONS = (0.01, 0.05, 0.1)
 
@@ -90,6 +93,16 @@ def _forget_seeds():
 @pytest.fixture(scope="session")
 def full_results():
     return draw_results()
+
+
+@pytest.fixture(scope="session")
+def full_numbers(full_results):
+    return compute_numbers(check_results(full_results))
+
+
+@pytest.fixture(scope="session")
+def full_comparison(full_numbers):
+    return compare_numbers(full_numbers)
 
 
 @pytest.fixture

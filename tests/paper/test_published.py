@@ -130,16 +130,10 @@ def test_forget_sets_have_the_sizes_of_the_rule():
 
 def test_counts_in_the_text_follow_from_the_tables():
     table_1 = load_table(1)
-    assert (table_1[table_1.column == "m2_p_mixed"].paper < 0.05).sum() == value(
-        "text", "m2_n_significant_mixed"
-    )
+    assert (table_1[table_1.column == "m2_p_mixed"].paper < 0.05).sum() == value("text", "m2_n_significant_mixed")
     assert (table_1[table_1.column == "m2_mean"].paper < 0).sum() == value("text", "m2_n_negative_conditions")
-    assert (table_1[table_1.column == "m4_mean"].paper > 0.5).sum() == value(
-        "text", "m4_n_above_null_conditions"
-    )
-    assert (table_1[table_1.column == "m4_p_mixed"].paper < 0.05).sum() == value(
-        "text", "m4_n_significant_mixed"
-    )
+    assert (table_1[table_1.column == "m4_mean"].paper > 0.5).sum() == value("text", "m4_n_above_null_conditions")
+    assert (table_1[table_1.column == "m4_p_mixed"].paper < 0.05).sum() == value("text", "m4_n_significant_mixed")
     mean_baseline = load_table(5).query("baseline == 'mean'")
     p_values = mean_baseline[mean_baseline.column == "m2_p_wilcoxon"].paper
     assert (p_values < 0.05).sum() == value("text", "m2_n_significant_wilcoxon", baseline="mean")
@@ -181,9 +175,7 @@ def test_table_10_pairs_effect_size_and_p_value(metric):
                 statistic -= rank
         expected = scipy.stats.wilcoxon(values).pvalue
         keys = {"method": row.method, "forget_fraction": row.forget_fraction}
-        assert value(10, f"{metric}_p_wilcoxon_datasets", **keys) == pytest.approx(expected, abs=5.1e-4), (
-            row.row
-        )
+        assert value(10, f"{metric}_p_wilcoxon_datasets", **keys) == pytest.approx(expected, abs=5.1e-4), row.row
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def compare_numbers(numbers: "Mapping[str, pd.DataFrame]") -> "pd.DataFrame":
         said), ``n`` and ``n_paper`` runs behind the two, ``note``, and the keys.
 
     Example:
-        >>> compare_numbers({}).agrees.notna().sum()
+        >>> int(compare_numbers({}).agrees.notna().sum())
         0
     """
     pandas = load_optional("pandas", "comparing with the paper")

@@ -131,9 +131,9 @@ def _describe_table(name: str, part: "pd.DataFrame", results: "pd.DataFrame") ->
 
 
 def _state_tolerances(judged: "pd.DataFrame") -> list[str]:
-    found = {}
-    for row in judged.to_dict("records"):
-        tolerance = find_tolerance({str(key): value for key, value in row.items()})
+    found: dict[tuple[str, str], set[str]] = {}
+    for row in _records(judged):
+        tolerance = find_tolerance(row)
         if tolerance is not None:
             found.setdefault((str(tolerance), tolerance.reason), set()).add(row["column"])
     rows = [[", ".join(f"`{name}`" for name in sorted(names)), *key] for key, names in found.items()]
@@ -143,8 +143,7 @@ def _state_tolerances(judged: "pd.DataFrame") -> list[str]:
 def _list_differences(differing: "pd.DataFrame", results: "pd.DataFrame") -> list[str]:
     reasons: dict[str, int] = {}
     rows = []
-    for record in differing.to_dict("records"):
-        row = {str(key): value for key, value in record.items()}
+    for row in _records(differing):
         marks = sorted(reasons.setdefault(text, len(reasons) + 1) for text in explain(row, _engines_of(row, results)))
         cells = [row["row"], f"`{row['column']}`", _print_paper(row), _print(row["ours"]), _print(row["difference"])]
         rows.append([*cells, ", ".join(map(str, marks)) or "not known", row["note"]])
@@ -163,10 +162,14 @@ def _list_unmeasured(comparison: "pd.DataFrame") -> list[str]:
     missing = comparison[comparison["n"].isna()]
     if missing.empty:
         return []
-    counts = missing.groupby(["table", "study", "note"], sort=False).size()
     header = ("Table", "Study", "Numbers", "Why")
-    rows = [[_name(str(table)), str(study), str(n), str(note)] for (table, study, note), n in counts.items()]
+    groups = missing.groupby(["table", "study", "note"], sort=False).size().reset_index(name="n")
+    rows = [[_name(group["table"]), group["study"], str(group["n"]), group["note"]] for group in _records(groups)]
     return ["## Not measured", "", *_table(header, rows)]
+
+
+def _records(frame: "pd.DataFrame") -> list[dict[str, Any]]:
+    return [{str(key): value for key, value in record.items()} for record in frame.to_dict("records")]
 
 
 def _name(table: str) -> str:

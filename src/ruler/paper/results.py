@@ -9,10 +9,10 @@ from ruler.paper.names import APPROXIMATE_METHODS, rank_of
 if TYPE_CHECKING:
     import pandas as pd
 
-CELL = ("study", "dataset", "method", "forget_fraction", "seed", "learning_rate", "batch_size")
-CELL = (*CELL, "forget_seed", "teacher_seed", "other_seed")
-METRICS = ("m1", "m2", "m2_mean_baseline", "m3", "m4", "mia")
-METRICS = (*METRICS, "forget_accuracy", "retain_accuracy", "test_accuracy")
+_SETTINGS = ("learning_rate", "batch_size", "forget_seed", "teacher_seed", "other_seed")
+_ACCURACIES = ("forget_accuracy", "retain_accuracy", "test_accuracy")
+CELL = ("study", "dataset", "method", "forget_fraction", "seed", *_SETTINGS)
+METRICS = ("m1", "m2", "m2_mean_baseline", "m3", "m4", "mia", *_ACCURACIES)
 REQUIRED = (*CELL, "n_forget", *METRICS, "engine")
 _TEXT = ("study", "dataset", "method", "engine")
 _DECIMALS = 12  # keys are joined by value: 0.1 must be 0.1 however it was computed

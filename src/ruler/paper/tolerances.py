@@ -176,4 +176,5 @@ def _count_forget(number: Mapping[str, Any]) -> float:
 def _forget_set_sizes() -> dict[tuple[str, float], float]:
     sizes = load_table(9)
     sizes = sizes[sizes["column"] == "n_forget"]
-    return {(row.dataset, row.forget_fraction): float(row.paper) for row in sizes.itertuples()}
+    keys = zip(sizes["dataset"], sizes["forget_fraction"], strict=True)
+    return dict(zip(keys, sizes["paper"], strict=True))

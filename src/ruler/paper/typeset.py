@@ -50,8 +50,7 @@ def to_markdown(table: PrintedTable, heading: str) -> str:
     headers = [*table.row_headers, *map(_name_flat, table.columns), "n"]
     lines = [f"# {heading}", "", escape_markdown(table.caption), "", _bar(map(escape_markdown, headers))]
     lines.append(_bar([":--"] * len(table.row_headers) + ["--:"] * (len(table.columns) + 1)))
-    for row in table.rows:
-        lines.append(_bar([*map(escape_markdown, row.labels), *map(_mark_down, row.cells), row.runs]))
+    lines += [_bar([*map(escape_markdown, row.labels), *map(_mark_down, row.cells), row.runs]) for row in table.rows]
     lines += ["", *(f"- n/a: {escape_markdown(note)}" for note in table.notes)]
     return "\n".join(lines).rstrip() + "\n"
 

@@ -1,6 +1,6 @@
 """The numbers that each figure shows, one row a point."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ruler.core.optional import load_optional
 from ruler.paper.names import APPROXIMATE_METHODS, rank_of
@@ -55,12 +55,12 @@ def gather_figure_7(results: "pd.DataFrame") -> "pd.DataFrame":
 def _points(rows: "pd.DataFrame", metric: str, panel: str, *more: str) -> "pd.DataFrame":
     points = rows[rows[metric].notna()].assign(panel=panel, metric=metric)
     points = points.rename(columns={metric: "value"})[[*_KEYS, *more, "metric", "value"]]
-    ranked = points.assign(
-        _dataset=[rank_of("dataset", name) for name in points["dataset"]],
-        _method=[rank_of("method", name) for name in points["method"]],
-    )
-    ordered = ranked.sort_values(["forget_fraction", "_dataset", "_method", "seed", *more], kind="stable")
-    return ordered[points.columns].reset_index(drop=True)
+    ordered = points.sort_values(["forget_fraction", "dataset", "method", "seed", *more], key=_rank, kind="stable")
+    return ordered.reset_index(drop=True)
+
+
+def _rank(column: "pd.Series[Any]") -> "pd.Series[Any]":
+    return column.map(lambda value: rank_of(str(column.name), value))
 
 
 def _stack(panels: "list[pd.DataFrame]") -> "pd.DataFrame":

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 Samples = dict[str, npt.NDArray[Any]]
 _PASS_WINDOW = 0.05
+_LEGEND_WIDTH = 5.2
 _MIA_LABEL = "MIA accuracy"
 _M2_LABEL = "signed calibration gap $M_2$"
 _M3_LABEL = "representation shift $M_3$"
@@ -62,7 +63,7 @@ def draw_figure_5(points: "pd.DataFrame") -> "Figure":
 def draw_figure_6(points: "pd.DataFrame") -> "Figure":
     """M3 by dataset (columns) and forget fraction (rows)."""
     fractions, datasets = _order(points, "forget_fraction"), _order(points, "dataset")
-    figure = new_figure(max(1.15 * len(datasets), 3.2), 1.55 * len(fractions) + 0.5)
+    figure = new_figure(max(1.15 * len(datasets), _LEGEND_WIDTH), 1.55 * len(fractions) + 0.5)
     grid = figure.subplots(len(fractions), len(datasets), squeeze=False)
     for row, fraction in zip(grid, fractions, strict=True):
         for axes, dataset in zip(row, datasets, strict=True):
@@ -81,7 +82,7 @@ def draw_figure_7(points: "pd.DataFrame") -> "Figure":
     datasets = _order(points, "dataset")
     n_columns = min(5, len(datasets))
     n_rows = -(-len(datasets) // n_columns)
-    figure = new_figure(max(1.5 * n_columns, 3.2), 1.55 * n_rows + 0.4)
+    figure = new_figure(max(1.5 * n_columns, _LEGEND_WIDTH), 1.55 * n_rows + 0.4)
     grid = figure.subplots(n_rows, n_columns, squeeze=False).ravel()
     for axes, dataset in zip(grid, datasets, strict=False):
         _draw_small(axes, points[points["dataset"] == dataset], 0.5)
@@ -110,6 +111,7 @@ def _draw_panel(axes: "Axes", points: "pd.DataFrame", null: float, title: str, l
     axes.set_ylabel(label)
     if not samples:
         axes.text(0.5, 0.5, "not run", transform=axes.transAxes, ha="center")
+        axes.set_yticks([])
 
 
 def _draw_small(axes: "Axes", points: "pd.DataFrame", null: float) -> None:

@@ -25,6 +25,7 @@ COLOURS = {
     "original": "#CC79A7",
 }
 _OTHER = "#444444"
+_ENOUGH_FOR_A_BOX = 3
 _STYLE: dict[str, Any] = {
     "font.size": 8.0,
     "axes.titlesize": 8.0,
@@ -91,6 +92,9 @@ def draw_boxes(
         colour = COLOURS.get(method, _OTHER)
         values = np.asarray(values, dtype=np.float64)
         offsets = jitter.uniform(-0.38 * width, 0.38 * width, size=len(values))
+        if len(values) < _ENOUGH_FOR_A_BOX:
+            axes.scatter(np.full(len(values), place), values, s=16, color=colour, zorder=3)
+            continue
         axes.scatter(place + offsets, values, s=2.5, color=colour, alpha=0.45, linewidths=0, zorder=2)
         axes.boxplot(
             [values],

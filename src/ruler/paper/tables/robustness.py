@@ -17,12 +17,12 @@ _TABLE_7 = DATASETS[:5]
 
 def compute_table_7(results: "pd.DataFrame") -> list[Number]:
     """M2 and M4 by learning rate, N = 10 a number, the first five datasets."""
-    return [number for number in _compute_learning_rates(results) if number.dataset in _TABLE_7]
+    return _compute_learning_rates(results[results["dataset"].isin(_TABLE_7)])
 
 
 def compute_table_8(results: "pd.DataFrame") -> list[Number]:
     """M2 and M4 by learning rate, N = 10 a number, the other datasets."""
-    return [number for number in _compute_learning_rates(results) if number.dataset not in _TABLE_7]
+    return _compute_learning_rates(results[~results["dataset"].isin(_TABLE_7)])
 
 
 def compute_table_9(results: "pd.DataFrame") -> list[Number]:

@@ -10,7 +10,6 @@ from ruler.paper.results import average_seeds, rows_of, split_by
 from ruler.paper.tables.methods import compute_method_comparisons
 from ruler.paper.tables.numbers import Number, summarise
 from ruler.paper.tables.residuals import compute_table_1, compute_table_5
-from ruler.paper.tables.robustness import compute_table_7, compute_table_8, compute_table_9
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -116,7 +115,7 @@ def _from_main_fraction(rows: "pd.DataFrame") -> list[Number]:
     return [*found, _share("m3_n_datasets_all_methods_negative", is_negative, len(rows), 400, keys)]
 
 
-def _share(column: str, is_hit: "pd.Series[bool]", n: int, n_paper: int, keys: dict[str, Any]) -> Number:
+def _share(column: str, is_hit: Any, n: int, n_paper: int, keys: dict[str, Any]) -> Number:
     return Number(column=column, value=int(is_hit.sum()), out_of=len(is_hit), n=n, n_paper=n_paper, **keys)
 
 
@@ -132,7 +131,7 @@ def _icc_of_conditions(rows: "pd.DataFrame") -> list[Number]:
     note = f"mean over {len(known)} conditions"
     n = sum(number.n for number in iccs)
     value = float(np.mean(known))
-    keys = {"source": "section 5", "study": "primary", "note": note}
+    keys: dict[str, Any] = {"source": "section 5", "study": "primary", "note": note}
     return [Number(column="m4_icc", value=value, n=n, n_paper=_N_PRIMARY, **keys)]
 
 
@@ -156,7 +155,7 @@ def _from_oracle_pairs(results: "pd.DataFrame") -> list[Number]:
 
 
 def _from_minibatch(results: "pd.DataFrame") -> list[Number]:
-    keys = {"source": "appendix A.6", "study": "minibatch", "n_paper": 50}
+    keys: dict[str, Any] = {"source": "appendix A.6", "study": "minibatch", "n_paper": 50}
     return [
         number
         for condition, runs in split_by(rows_of(results, "minibatch"), "forget_fraction", "method")
@@ -165,34 +164,32 @@ def _from_minibatch(results: "pd.DataFrame") -> list[Number]:
 
 
 def _from_learning_rates(results: "pd.DataFrame") -> list[Number]:
-    numbers = [*compute_table_7(results), *compute_table_8(results)]
-    gaps = [number for number in numbers if number.column == "m2_mean"]
-    if not gaps:
-        return []
-    datasets = sorted({number.dataset for number in gaps})
-    n_negative = sum(all(gap.value < 0 for gap in gaps if gap.dataset == name) for name in datasets)
-    keys = {"source": "appendix A.7", "study": "learning-rate", "forget_fraction": gaps[0].forget_fraction}
-    n = sum(gap.n for gap in gaps)
-    column = "m2_n_datasets_all_negative"
-    return [Number(column=column, value=n_negative, out_of=len(datasets), n=n, n_paper=_N_PRIMARY, **keys)]
+    found = []
+    for fraction, runs in split_by(rows_of(results, "learning-rate"), "forget_fraction"):
+        is_negative = average_seeds(runs, "m2", "dataset", "method", "learning_rate") < 0
+        keys = {"source": "appendix A.7", "study": "learning-rate", **fraction}
+        by_dataset = is_negative.groupby("dataset").all()
+        found.append(_share("m2_n_datasets_all_negative", by_dataset, len(runs), 1200, keys))
+    return found
 
 
 def _from_forget_seeds(results: "pd.DataFrame") -> list[Number]:
-    cells = [number for number in compute_table_9(results) if number.column == "m2_n_negative"]
-    if not cells:
+    rows = rows_of(results, "forget-seeds")
+    if rows.empty:
         return []
-    n = sum(cell.n for cell in cells)
-    full = sum(cell.value == cell.out_of for cell in cells)
-    shared: dict[str, Any] = {"source": "appendix A.8", "study": "forget-seeds", "n": n, "n_paper": 3000}
+    is_negative = average_seeds(rows, "m2", "dataset", "forget_fraction", "method", "forget_seed") < 0
+    by_cell = is_negative.groupby(["dataset", "forget_fraction"]).all()
+    keys: dict[str, Any] = {"source": "appendix A.8", "study": "forget-seeds"}
+    n = len(rows)
     return [
-        Number(column="m2_n_cells_all_negative", value=full, out_of=len(cells), **shared),
-        Number(column="n_runs", value=n, **shared),
+        _share("m2_n_cells_all_negative", by_cell, n, 3000, keys),
+        Number(column="n_runs", value=n, n=n, n_paper=3000, **keys),
     ]
 
 
 def _from_teachers(results: "pd.DataFrame") -> list[Number]:
     rows = rows_of(results, "bad-teacher", ("bad_teacher",))
-    keys = {"source": "appendix A.11", "study": "bad-teacher", "method": "bad_teacher"}
+    keys: dict[str, Any] = {"source": "appendix A.11", "study": "bad-teacher", "method": "bad_teacher"}
     found = []
     for fraction, runs in split_by(rows, "forget_fraction"):
         is_negative = (average_seeds(runs, "m2", "dataset", "teacher_seed") < 0).groupby("dataset").all()

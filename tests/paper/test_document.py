@@ -1,0 +1,109 @@
+import math
+
+import numpy as np
+import pytest
+
+from ruler.paper.comparison import compare_numbers
+from ruler.paper.document import write_document
+from ruler.paper.explanations import EXPLANATIONS, explain
+from ruler.paper.results import check_results
+from ruler.paper.tables import compute_numbers
+
+ROW = {"table": "1", "column": "m2_mean", "paper": -0.001, "ours": -0.0018, "difference": -0.0008, "study": "primary"}
+ROW |= {"dataset": "", "method": "fine_tuning", "other_method": "", "forget_fraction": 0.01}
+
+
+@pytest.fixture(scope="module")
+def full(full_results, full_comparison):
+    return check_results(full_results), full_comparison
+
+
+@pytest.fixture(scope="module")
+def page(full, tmp_path_factory):
+    path = tmp_path_factory.mktemp("page") / "reproduction.md"
+    write_document(*full, path)
+    return path.read_text()
+
+
+def test_the_page_states_settings_and_provenance(page):
+    assert (
+        "| forget-seeds | 3000 | 10 | Gradient Ascent, NegGrad+, Fine-Tuning, SCRUB | 1%, 5%, 10% | 5 "
+        "| learning rate 0.0005; forget-set seed 999, 1000, 1001, 1002, 1003 | protocol | 750 |"
+    ) in page
+    assert "| oracle-null | 450 | 10 | Oracle | 5% | 10 |" in page
+    for line in ("- Machine: x86_64, 2 cores", "- Device: cpu", "- Commit: abc1234", "- PyTorch: 2.4"):
+        assert line in page
+
+
+def test_the_page_counts_what_the_comparison_holds(page, full):
+    _, comparison = full
+    table = comparison[comparison.table == "4"]
+    n_agree = int(table.agrees.sum())
+    assert f"| Table 4 | 150 | 150 | 150 | {n_agree} | {150 - n_agree} |" in page
+    assert f"{n_agree} of 150 judged numbers agree." in page
+    assert "| Table 12 | 30 | 0 | 0 | 0 | 0 |" in page
+    assert "| Table 12 | large-tabular | 30 | not measured |" in page
+
+
+def test_every_difference_is_listed_with_its_numbers(page, full):
+    _, comparison = full
+    differing = comparison[comparison.agrees.notna() & ~comparison.agrees.fillna(True).astype(bool)]
+    listed = [line for line in page.splitlines() if line.count("|") == 8 and "`" in line]
+    assert len(listed) == len(differing) > 100
+    first = differing.iloc[0]
+    assert any(f"{first.ours:.4g}" in line and f"{first.paper:.4g}" in line for line in listed)
+
+
+def test_every_mark_has_a_reason(page):
+    for section in page.split("\n## ")[3:]:
+        lines = [line for line in section.splitlines() if line.count("|") == 8 and "`" in line]
+        marks = {mark for line in lines for mark in line.split("|")[6].strip().split(", ")}
+        reasons = {line.partition(".")[0] for line in section.splitlines() if line[:1].isdigit() and ". " in line[:4]}
+        assert marks - {"not known", "Reason"} <= reasons
+
+
+def test_the_same_results_give_the_same_page(full, page, tmp_path):
+    write_document(*full, tmp_path / "again.md")
+    assert (tmp_path / "again.md").read_text() == page
+
+
+def test_partial_results_are_not_judged(results, tmp_path):
+    some = check_results(results[(results.dataset == "phoneme") & (results.seed < 2) & (results.study == "primary")])
+    write_document(some, compare_numbers(compute_numbers(some)), tmp_path / "page.md")
+    page = (tmp_path / "page.md").read_text()
+    assert "**0 agree, 0 differ**" in page
+    assert "Measured, but not on as many runs as the paper's, and so not judged." in page
+    assert "## Table 6: M2 and M4 under mini-batch training\n\nNot run." in page
+
+
+def test_results_without_provenance_say_so(results, tmp_path):
+    some = check_results(results[results.study == "oracle-null"])
+    bare = some.drop(columns=["machine", "elapsed_s"]).assign(commit=None)
+    write_document(bare, compare_numbers(compute_numbers(some)), tmp_path / "page.md")
+    page = (tmp_path / "page.md").read_text()
+    assert "- Machine: not recorded" in page
+    assert "- Commit: not recorded" in page
+
+
+def test_reasons_are_stated_only_where_they_apply():
+    protocol = frozenset({"protocol"})
+    [draw] = explain(ROW, protocol)
+    assert "500 retain records" in draw
+    assert explain(ROW | {"difference": -0.01}, protocol) == []
+    assert any("SCRUB" in text for text in explain(ROW | {"method": "scrub"}, protocol))
+    assert any("ensemble" in text for text in explain(ROW, frozenset({"ensemble"})))
+    p_value = ROW | {"column": "m2_p_mixed", "paper": 0.3, "ours": 0.001}
+    assert explain(p_value, protocol) == []
+    assert any("near 0.05" in text for text in explain(p_value | {"ours": 0.049}, protocol))
+    assert any("singular" in text for text in explain(p_value | {"paper": math.nan}, protocol))
+    rank = ROW | {"column": "m4_mean"}
+    assert explain(rank, protocol) == []
+    assert any("not of one run" in text for text in explain(rank | {"forget_fraction": 0.05}, protocol))
+
+
+def test_every_reason_can_apply(full):
+    _, comparison = full
+    rows = comparison[comparison.n.notna()].assign(paper=np.nan, difference=0.0).to_dict("records")
+    rows += comparison[comparison.n.notna()].to_dict("records")
+    stated = {text for row in rows for text in explain(row, frozenset({"ensemble"}))}
+    assert stated == {entry.text for entry in EXPLANATIONS}

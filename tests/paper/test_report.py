@@ -1,0 +1,76 @@
+import importlib
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+
+from ruler.core.errors import MissingPackageError
+from ruler.paper.report import write_all
+
+
+@pytest.fixture(scope="module")
+def small(full_results):
+    is_small = (full_results.dataset == "phoneme") & (full_results.seed < 3) & (full_results.forget_fraction == 0.05)
+    return full_results[is_small & (full_results.study == "primary")]
+
+
+@pytest.fixture(scope="module")
+def folder(small, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("out")
+    write_all(small, folder)
+    return folder
+
+
+def test_the_folder_holds_what_the_study_allows(folder):
+    names = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    tables = {f"tables/table_{name}.{kind}" for name in ("01", "03", "04", "05", "methods") for kind in KINDS}
+    figures = {f"figures/figure_{name}.{kind}" for name in ("01", "05", "06", "07") for kind in ("csv", "png", "pdf")}
+    assert names == {"comparison.csv", "reproduction.md", *tables, *figures}
+
+
+KINDS = ("csv", "md", "tex")
+
+
+def test_the_comparison_has_a_row_a_published_number(folder, small):
+    comparison = pd.read_csv(folder / "comparison.csv", dtype={"table": str})
+    assert len(comparison) == 1173
+    assert comparison.columns.tolist()[:8] == COLUMNS
+    [ours] = comparison[(comparison.table == "4") & (comparison.row == "phoneme, scrub, 5%")].to_dict("records")
+    part = small[(small.dataset == "phoneme") & (small.method == "scrub") & (small.forget_fraction == 0.05)]
+    assert ours["ours"] == pytest.approx(part.mia.mean())
+    assert ours["difference"] == pytest.approx(part.mia.mean() - 0.508)
+    assert pd.isna(ours["agrees"])
+    assert "3 runs where the paper has 10" in ours["note"]
+
+
+COLUMNS = ["table", "row", "column", "paper", "ours", "difference", "tolerance", "agrees"]
+
+
+def test_writing_again_replaces_and_changes_nothing(folder, small):
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    write_all(small, folder)
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+def test_without_matplotlib_all_but_the_figures_is_written(small, tmp_path, monkeypatch):
+    original = importlib.import_module
+
+    def refuse(name, *args):
+        if name.startswith("matplotlib"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        return original(name, *args)
+
+    monkeypatch.setattr(importlib, "import_module", refuse)
+    with pytest.raises(MissingPackageError, match=r'drawing figures needs .* pip install "ruler-audit\[report\]"'):
+        write_all(small, tmp_path)
+    assert (tmp_path / "comparison.csv").exists()
+    assert (tmp_path / "reproduction.md").exists()
+    assert not (tmp_path / "figures").exists()
+
+
+def test_importing_the_room_loads_no_heavy_package():
+    heavy = "{'torch', 'matplotlib', 'sklearn', 'pandas'}"
+    code = f"import sys, ruler.paper.report; print(sorted({heavy} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

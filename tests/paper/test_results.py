@@ -1,0 +1,49 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from ruler.core.errors import InputError
+from ruler.paper.results import average_seeds, check_results, rows_of, split_by
+
+
+def test_a_missing_column_is_named(results):
+    with pytest.raises(InputError, match="got none named m4, engine"):
+        check_results(results.drop(columns=["m4", "engine"]))
+
+
+def test_a_cell_twice_would_count_twice_and_is_refused(results):
+    with pytest.raises(InputError, match="each cell once; got 2 of"):
+        check_results(pd.concat([results, results.head(2)]))
+
+
+def test_numbers_become_floats_and_keys_are_rounded(results):
+    some = results.head(3).assign(forget_fraction=[0.1 + 1e-16, 0.3 - 0.2, 0.1], seed=[0, 1, 2], batch_size=None)
+    checked = check_results(some)
+    assert checked.forget_fraction.tolist() == [0.1, 0.1, 0.1]
+    assert checked.batch_size.dtype == np.float64
+
+
+def test_the_given_frame_is_left_alone(results):
+    before = results.copy()
+    check_results(results)
+    pd.testing.assert_frame_equal(results, before)
+
+
+def test_rows_of_a_study_and_its_methods(results):
+    assert len(rows_of(results, "primary")) == 1200
+    assert len(rows_of(results, "primary", ("oracle",))) == 300
+    assert rows_of(results, "clinical").empty
+
+
+def test_groups_come_in_the_papers_order(results):
+    order = [(keys["forget_fraction"], keys["method"]) for keys, _ in split_by(rows_of(results, "primary"), *KEYS)]
+    methods = ["gradient_ascent", "neggrad_plus", "fine_tuning", "scrub"]
+    assert order == [(fraction, method) for fraction in (0.01, 0.05, 0.1) for method in methods]
+
+
+KEYS = ("forget_fraction", "method")
+
+
+def test_average_skips_runs_without_the_metric():
+    rows = pd.DataFrame({"dataset": ["a", "a", "b"], "m2": [1.0, np.nan, 3.0]})
+    assert average_seeds(rows, "m2", "dataset").to_dict() == {"a": 1.0, "b": 3.0}

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 COLUMNS = ("table", "row", "column", "paper", "ours", "difference", "tolerance", "agrees", "n", "n_paper", "note")
 _ENOUGH = 0.95  # of the paper's runs: a few runs without the metric still give the same quantity
-_ROUNDING = 1e-9
+_DECIMALS, _ROUNDING = 9, 1e-9  # what is left of a difference beyond these is rounding of the subtraction
 _SETTINGS_TABLE = "2"
 
 
@@ -87,7 +87,7 @@ def _join(*notes: str) -> str:
 
 
 def _subtract(published: Mapping[Any, Any], ours: float) -> float:
-    difference = float(ours - published["paper"])
+    difference = round(float(ours - published["paper"]), _DECIMALS)
     if published["relation"] in ("<", "<="):
         return max(difference, 0.0)
     return min(difference, 0.0) if published["relation"] in (">", ">=") else difference

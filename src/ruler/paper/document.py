@@ -127,7 +127,7 @@ def _describe_table(name: str, part: "pd.DataFrame", results: "pd.DataFrame") ->
     lines += [f"{int(judged['agrees'].sum())} of {len(judged)} judged numbers agree.", ""]
     lines += [*_state_tolerances(judged), ""]
     differing = judged[~judged["agrees"].astype(bool)]
-    return lines + (_list_differences(differing, results) if len(differing) else ["Every one agrees.", ""])
+    return lines + (_list_differences(differing, results) if len(differing) else [])
 
 
 def _state_tolerances(judged: "pd.DataFrame") -> list[str]:

@@ -72,6 +72,7 @@ def draw_figure_6(points: "pd.DataFrame") -> "Figure":
         row[0].set_ylabel(f"forget fraction {100 * fraction:g}%")
     for axes, dataset in zip(grid[0], datasets, strict=True):
         axes.set_title(title_of(dataset))
+    figure.align_ylabels(grid[:, 0])
     figure.supylabel(_M3_LABEL, fontsize=8.0)
     _add_legend(figure, _order(points, "method"))
     return figure
@@ -106,6 +107,7 @@ def _draw_panel(axes: "Axes", points: "pd.DataFrame", null: float, title: str, l
     samples = _split(points)
     draw_null(axes, null)
     draw_boxes(axes, samples)
+    axes.set_xlim(-0.6, max(len(samples), 1) - 0.4)
     name_ticks(axes, range(len(samples)), [short_title_of(name) for name in samples])
     axes.set_title(title)
     axes.set_ylabel(label)
@@ -115,8 +117,10 @@ def _draw_panel(axes: "Axes", points: "pd.DataFrame", null: float, title: str, l
 
 
 def _draw_small(axes: "Axes", points: "pd.DataFrame", null: float) -> None:
+    samples = _split(points)
     draw_null(axes, null)
-    draw_boxes(axes, _split(points), width=0.7)
+    draw_boxes(axes, samples, width=0.7)
+    axes.set_xlim(-0.6, max(len(samples), 1) - 0.4)
     axes.set_xticks([])
     axes.locator_params(axis="y", nbins=4)
     axes.ticklabel_format(axis="y", scilimits=(-3, 3), useMathText=True)

@@ -75,20 +75,16 @@ def render(figure: "Figure", extension: str) -> bytes:
     return stream.getvalue()
 
 
-def draw_boxes(
-    axes: "Axes", samples: Mapping[str, npt.ArrayLike], *, positions: Sequence[float] = (), width: float = 0.62
-) -> None:
+def draw_boxes(axes: "Axes", samples: Mapping[str, npt.ArrayLike], *, width: float = 0.62) -> None:
     """A box a sample (median, quartiles, whiskers to 1.5 IQR) over its single values.
 
     Args:
         axes: Where to.
-        samples: Values by method; the method gives the colour.
-        positions: Where on the x axis; 0, 1, ... when not given.
+        samples: Values by method, from left to right at 0, 1, ...; the method gives the colour.
         width: Of a box.
     """
     jitter = np.random.RandomState(0)
-    places = list(positions) or list(range(len(samples)))
-    for place, (method, values) in zip(places, samples.items(), strict=True):
+    for place, (method, values) in enumerate(samples.items()):
         colour = COLOURS.get(method, _OTHER)
         values = np.asarray(values, dtype=np.float64)
         offsets = jitter.uniform(-0.38 * width, 0.38 * width, size=len(values))

@@ -6,9 +6,11 @@ import torch
 from torch.nn import functional
 
 from ruler.core.errors import DivergedError, InputError
+from ruler.data import TABULAR_SETS
 from ruler.models import TabularMLP
 from ruler.training import TrainingSettings, train_classifier
 from ruler.training.ensemble import EnsembleMember, MLPShape, StackedMLP, train_ensemble
+from ruler.training.ensemble.__main__ import SIZES, main
 from ruler.training.ensemble.descent import Adam, descend
 from ruler.training.ensemble.dropout import DropoutStream, _mix_
 from ruler.training.ensemble.gradient import Pass, add_gradient, split_passes
@@ -289,3 +291,19 @@ def test_a_gpu_gives_the_cpus_members_to_rounding(table):
     torch.testing.assert_close(on_gpu.flat.cpu(), on_cpu.flat, atol=5e-3, rtol=0)
     for i in range(len(members)):
         np.testing.assert_allclose(on_gpu.embed(table[0], i), on_cpu.embed(table[0], i), atol=2e-2)
+
+
+class TestTimings:
+    def test_sizes_are_those_of_the_training_parts(self):
+        expected = {
+            name: (entry.n_rows - -(-entry.n_rows // 5), entry.n_features) for name, entry in TABULAR_SETS.items()
+        }
+        assert expected == SIZES
+
+    def test_both_ways_are_timed(self, monkeypatch, capsys):
+        words = "ensemble --datasets heart_disease --seeds 1 --epochs 1 --one-by-one 2"
+        monkeypatch.setattr("sys.argv", words.split())
+        main()
+        lines = capsys.readouterr().out.splitlines()
+        assert [line.split()[0] for line in lines] == ["heart_disease", "all,"]
+        assert all("together" in line and "ratio" in line for line in lines)

@@ -5,7 +5,7 @@ import pytest
 
 from ruler.paper.figures import FIGURES, data, write_figures
 from ruler.paper.figures.draw import _mark, _whiskers
-from ruler.paper.figures.style import COLOURS, paper_style
+from ruler.paper.figures.style import COLOURS, paper_style, render
 from ruler.paper.names import METHODS
 from ruler.paper.results import check_results
 
@@ -72,11 +72,14 @@ def test_a_study_alone_draws_what_it_can(some_results, study, tmp_path):
     assert names == {"bad-teacher": {"figure_03"}, "oracle-null": {"figure_05"}, "minibatch": set()}[study]
 
 
-def test_a_single_run_is_drawn(some_results, tmp_path):
+def test_a_single_run_is_drawn_as_points(some_results):
     single = some_results[(some_results.dataset == "phoneme") & (some_results.seed == 0)]
     single = single[(single.study == "primary") & (single.forget_fraction == 0.05)]
-    written = write_figures(single, tmp_path)
-    assert {path.stem for path in written} == {"figure_01", "figure_05", "figure_06", "figure_07"}
+    with paper_style():
+        drawn = FIGURES["7"].draw(FIGURES["7"].gather(single))
+        assert render(drawn, "png").startswith(b"\x89PNG")
+    [axes] = drawn.axes
+    assert [len(points.get_offsets()) for points in axes.collections] == [1] * 5
 
 
 def test_the_same_results_give_the_same_bytes(some_results, folder, tmp_path):

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ruler.core.optional import load_optional
@@ -41,6 +42,7 @@ def compare_numbers(numbers: "Mapping[str, pd.DataFrame]") -> "pd.DataFrame":
     return frame
 
 
+@lru_cache(maxsize=1)
 def _published_records() -> list[dict[Any, Any]]:
     return published_numbers().to_dict("records")
 

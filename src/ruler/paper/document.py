@@ -141,10 +141,11 @@ def _state_tolerances(judged: "pd.DataFrame") -> list[str]:
 
 
 def _list_differences(differing: "pd.DataFrame", results: "pd.DataFrame") -> list[str]:
+    engines = {keys["study"]: frozenset(runs["engine"].astype(str)) for keys, runs in split_by(results, "study")}
     reasons: dict[str, int] = {}
     rows = []
     for row in _records(differing):
-        marks = sorted(reasons.setdefault(text, len(reasons) + 1) for text in explain(row, _engines_of(row, results)))
+        marks = sorted(reasons.setdefault(text, len(reasons) + 1) for text in explain(row, _engines_of(row, engines)))
         cells = [row["row"], f"`{row['column']}`", _print_paper(row), _print(row["ours"]), _print(row["difference"])]
         rows.append([*cells, ", ".join(map(str, marks)) or "not known", row["note"]])
     header = ("Row", "Number", "Paper", "Ours", "Difference", "Reason", "Note")
@@ -153,9 +154,9 @@ def _list_differences(differing: "pd.DataFrame", results: "pd.DataFrame") -> lis
     return [*lines, "Possible reasons:", "", *listed, ""] if listed else lines
 
 
-def _engines_of(row: dict[str, Any], results: "pd.DataFrame") -> frozenset[str]:
+def _engines_of(row: dict[str, Any], engines: dict[str, frozenset[str]]) -> frozenset[str]:
     studies = {row["study"], *(TABLES[row["table"]].studies if row["table"] != "text" else ())}
-    return frozenset(results.loc[results["study"].isin(studies), "engine"].astype(str))
+    return frozenset(engine for study in studies for engine in engines.get(study, ()))
 
 
 def _list_unmeasured(comparison: "pd.DataFrame") -> list[str]:

@@ -43,6 +43,8 @@ def draw_figure_3(points: "pd.DataFrame") -> "Figure":
         part = points[points["forget_fraction"] == fraction]
         _draw_panel(axes, part, 0.5, f"forget fraction {100 * fraction:g}%", "")
         _mark_tests(axes, part)
+    low, high = panels[0].get_ylim()
+    panels[0].set_ylim(low, high + 0.1 * (high - low))
     panels[0].set_ylabel(_M4_LABEL)
     return figure
 
@@ -128,13 +130,11 @@ def _draw_small(axes: "Axes", points: "pd.DataFrame", null: float) -> None:
 
 
 def _mark_tests(axes: "Axes", points: "pd.DataFrame") -> None:
-    # Above the axes' data, where no box can lie under a mark.
+    # At the top edge, which the caller lifts above the data.
     for place, method in enumerate(_order(points, "method")):
         p_value = float(points.loc[points["method"] == method, "p_against_bad_teacher"].iloc[0])
         if not np.isnan(p_value):
             axes.text(place, 0.985, _mark(p_value), transform=axes.get_xaxis_transform(), ha="center", va="top")
-    low, high = axes.get_ylim()
-    axes.set_ylim(low, high + 0.08 * (high - low))
 
 
 def _mark(p_value: float) -> str:

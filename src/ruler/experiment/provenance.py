@@ -4,6 +4,7 @@ import os
 import platform
 import subprocess
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 
 import ruler
@@ -18,15 +19,14 @@ def describe_run(device: str) -> Provenance:
         >>> describe_run("cpu").ruler_version == ruler.__version__
         True
     """
-    torch = load_optional("torch", "training models")
     machine = f"{_name_processor()}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}"
     if device == "cuda":
-        machine = f"{torch.cuda.get_device_name()}, {machine}"
+        machine = f"{load_optional('torch', 'training models').cuda.get_device_name()}, {machine}"
     return Provenance(
         device=device,
         ruler_version=ruler.__version__,
         commit=_find_commit(),
-        torch_version=str(torch.__version__),
+        torch_version=version("torch"),  # without loading it: only workers need it
         machine=machine,
     )
 

@@ -7,7 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,12 @@ _CONTEXT = multiprocessing.get_context("spawn")  # a forked torch can hang in it
 
 @dataclass(frozen=True)
 class Task:
-    """What a worker needs to know beside its jobs."""
+    """What a worker needs to know beside its jobs.
+
+    Args:
+        n_threads: For ensembles. The protocol runs on one thread whatever the number of workers, so that sums are
+            added up in the same order and no number depends on it.
+    """
 
     store: Path
     workplace: Workplace
@@ -167,9 +172,6 @@ def _work(pipe: Connection, task: Task) -> None:
     """A worker's life: take a job, leave its rows in the store, report, until the coordinator is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the coordinator decides
     threading.Thread(target=_die_with_parent, daemon=True).start()
-    import torch
-
-    torch.set_num_threads(task.n_threads)
     with ResultStore(task.store) as store:
         while True:
             try:
@@ -182,8 +184,13 @@ def _work(pipe: Connection, task: Task) -> None:
 
 def do_job(job: Job, task: Task, store: ResultStore) -> None:
     """Run a job and record every outcome as it comes."""
+    import torch
+
+    is_protocol = job.cells[0].engine == "protocol"
+    torch.set_num_threads(1 if is_protocol else task.n_threads)
+    provenance = replace(task.provenance, device="cpu") if is_protocol else task.provenance
     for outcome in run_job(job, task.workplace):
-        store.add(outcome, task.provenance, tell_time())
+        store.add(outcome, provenance, tell_time())
 
 
 def _die_with_parent() -> None:

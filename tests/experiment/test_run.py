@@ -1,0 +1,222 @@
+"""Runs resume from whatever was left behind, and end with the same rows as an undisturbed one."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from ruler.core.errors import InputError, UnknownNameError
+from ruler.experiment.cell import Outcome
+from ruler.experiment.grid import list_cells
+from ruler.experiment.run import (
+    RESULTS_FILE,
+    STUDY_FILE,
+    Progress,
+    RunSettings,
+    choose_variant,
+    export_models,
+    run_studies,
+)
+from ruler.experiment.settings import StudySettings
+from ruler.experiment.store import Provenance, ResultStore, load_results
+from ruler.experiment.studies import STUDIES, choose_studies, narrow_studies
+from ruler.experiment.study_file import format_studies, read_studies
+
+PROVENANCE = ["elapsed_s", "ruler_version", "commit", "torch_version", "machine", "finished_at"]
+TINY = StudySettings("primary", ("breast_cancer",), ("gradient_ascent", "scrub"), (0.05,), (0, 1))
+SMALL = narrow_studies(
+    choose_studies("primary"), datasets=["breast_cancer", "heart_disease"], n_seeds=2, forget_fractions=[0.05, 0.1]
+)
+N_SMALL = 2 * 2 * 2 * 6
+COORDINATOR = """
+import sys
+from pathlib import Path
+from ruler.experiment.run import RunSettings, run_studies
+from ruler.experiment.study_file import parse_studies
+studies, folder = parse_studies(Path(sys.argv[1]).read_text()), Path(sys.argv[2])
+run_studies(studies, RunSettings(out=folder, n_jobs=2, models=folder / "models"))
+"""
+
+
+def settings_for(folder: Path, **changes: object) -> RunSettings:
+    return RunSettings(out=folder, n_jobs=2, models=folder / "models", **changes)  # type: ignore[arg-type]
+
+
+def values_of(folder: Path) -> pd.DataFrame:
+    return load_results(folder).drop(columns=PROVENANCE)
+
+
+def test_a_run_leaves_rows_and_its_settings_and_a_second_one_has_nothing_to_do(tmp_path: Path) -> None:
+    earlier = replace(TINY, name="own")
+    (tmp_path / STUDY_FILE).write_text(format_studies([earlier]))
+    seen: list[Progress] = []
+    summary = run_studies([TINY], settings_for(tmp_path), on_progress=seen.append)
+    assert (summary.n_cells, summary.n_done, summary.n_new, summary.failures) == (4, 4, 4, {})
+    assert (seen[-1].n_done, seen[-1].share, seen[-1].left_s) == (4, 1.0, 0.0)
+    assert read_studies(tmp_path / STUDY_FILE) == (earlier, TINY)
+
+    before = load_results(tmp_path)
+    again = run_studies([TINY], settings_for(tmp_path))
+    assert (again.n_done, again.n_new) == (4, 0)
+    assert load_results(tmp_path).equals(before)
+
+
+def test_failing_cells_are_reported_and_retried_once_they_can_succeed(tmp_path: Path) -> None:
+    published = tmp_path / "published"
+    study = replace(TINY, methods=("gradient_ascent",))
+    export_models([replace(study, seeds=(0,))], settings_for(tmp_path), published)
+    imported = replace(study, models="imported")
+    settings = settings_for(tmp_path, checkpoints=published)
+    first = run_studies([imported], settings)
+    assert (first.n_done, first.n_new) == (1, 1)
+    ((cell, error),) = first.failures.items()
+    assert cell.seed == 1
+    assert "breast_cancer_seed1_oracle_ff05.pt must exist" in error
+
+    export_models([replace(study, seeds=(1,))], settings_for(tmp_path), published)
+    second = run_studies([imported], settings)
+    assert (second.n_done, second.n_new, second.failures) == (2, 1, {})
+
+
+def start(folder: Path) -> "subprocess.Popen[bytes]":
+    (folder / "wanted.toml").write_text(format_studies(SMALL))
+    command = [sys.executable, "-c", COORDINATOR, str(folder / "wanted.toml"), str(folder)]
+    return subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL)
+
+
+def count_rows(folder: Path) -> int:
+    if not (folder / RESULTS_FILE).is_file():
+        return 0
+    with ResultStore(folder / RESULTS_FILE) as store:
+        return len(store.list_finished())
+
+
+def wait_for_rows(folder: Path, n_rows: int, process: "subprocess.Popen[bytes]") -> None:
+    deadline_s = time.monotonic() + 120
+    while process.poll() is None and count_rows(folder) < n_rows and time.monotonic() < deadline_s:
+        time.sleep(0.02)
+
+
+def list_children(pid: int) -> list[int]:
+    path = Path(f"/proc/{pid}/task/{pid}/children")
+    return [int(word) for word in path.read_text().split()] if path.is_file() else []
+
+
+def is_worker(pid: int) -> bool:
+    path = Path(f"/proc/{pid}/cmdline")
+    return path.is_file() and b"spawn_main" in path.read_bytes()
+
+
+def kill_one(folder: Path, process: "subprocess.Popen[bytes]", *, is_worker_wanted: bool) -> None:
+    """Kill -9 a worker, which the run survives, or the coordinator, which ends it."""
+    if is_worker_wanted:
+        workers = [pid for pid in list_children(process.pid) if is_worker(pid)]
+        if workers:
+            os.kill(random.choice(workers), signal.SIGKILL)
+        return
+    orphans = list_children(process.pid)
+    process.kill()
+    process.wait()
+    deadline_s = time.monotonic() + 10
+    while any(is_worker(pid) for pid in orphans):
+        assert time.monotonic() < deadline_s, "workers must end with their coordinator"
+        time.sleep(0.02)
+
+
+def disturb(folder: Path, n_kills: int, n_rows_between: int) -> int:
+    """Kill workers and coordinators in turn; returns how often the coordinator fell."""
+    process, n_falls = start(folder), 0
+    for turn in range(n_kills):
+        wait_for_rows(folder, min(count_rows(folder) + n_rows_between, N_SMALL - 2), process)
+        time.sleep(random.random() * 0.2)
+        kill_one(folder, process, is_worker_wanted=turn % 2 == 0)
+        if process.poll() is not None:
+            n_falls += 1
+            process = start(folder)
+    process.wait()
+    return n_falls
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
+    if not (Path(os.environ.get("RULER_DATA", "/nowhere")) / "tabular").is_dir():
+        pytest.skip("RULER_DATA does not name a folder with tabular/*.csv.gz")
+    if not Path("/proc/self/task").is_dir():
+        pytest.skip("finding workers to kill needs /proc")
+    folder = tmp_path_factory.mktemp("undisturbed")
+    run_studies(SMALL, replace(settings_for(folder), n_jobs=1))  # the others take two: no value depends on it
+    return values_of(folder)
+
+
+def test_killed_runs_end_with_the_rows_of_an_undisturbed_one(tmp_path: Path, undisturbed: pd.DataFrame) -> None:
+    assert disturb(tmp_path, n_kills=2, n_rows_between=10) >= 1
+    summary = run_studies(SMALL, settings_for(tmp_path))
+    assert (summary.n_done, summary.n_cells) == (N_SMALL, N_SMALL)
+    pd.testing.assert_frame_equal(values_of(tmp_path), undisturbed, check_exact=True)
+
+
+@pytest.mark.slow
+def test_ten_kills_in_a_row_lose_and_double_nothing(tmp_path: Path, undisturbed: pd.DataFrame) -> None:
+    disturb(tmp_path, n_kills=10, n_rows_between=4)
+    run_studies(SMALL, settings_for(tmp_path))
+    pd.testing.assert_frame_equal(values_of(tmp_path), undisturbed, check_exact=True)
+
+
+def test_results_of_another_variant_are_not_mixed(tmp_path: Path) -> None:
+    made_by = Provenance(device="cpu", ruler_version="0", commit=None, torch_version="2", machine="this")
+    with ResultStore(tmp_path / RESULTS_FILE) as store:
+        cell = list_cells(replace(TINY, engine="ensemble"))[0]
+        store.add(Outcome(cell, {"n_forget": 3}, 1.0), made_by, "now")
+    with pytest.raises(InputError, match="must hold the study primary in one variant"):
+        run_studies([TINY], settings_for(tmp_path))
+
+
+def test_variants() -> None:
+    studies = tuple(STUDIES.values())
+
+    def engines(engine: str | None, device: str) -> dict[str, str]:
+        chosen = choose_variant(studies, engine=engine, device=device, is_imported=False)
+        return {study.name: study.engine for study in chosen}
+
+    assert set(engines(None, "cpu").values()) == {"protocol"}
+    assert {name for name, engine in engines(None, "cuda").items() if engine == "protocol"} == {"minibatch"}
+    assert engines("ensemble", "cpu") == engines(None, "cuda")
+    with pytest.raises(InputError, match="device must be cpu for the engine protocol; got cuda"):
+        engines("protocol", "cuda")
+    with pytest.raises(UnknownNameError, match="device must be one of cpu, cuda"):
+        engines(None, "gpu")
+    with pytest.raises(UnknownNameError, match="engine must be one of"):
+        engines("fast", "cpu")
+    (imported,) = choose_variant(studies[:1], engine=None, device="cpu", is_imported=True)
+    assert imported.models == "imported"
+
+
+def test_settings_of_a_run_are_checked(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="jobs must be a whole number of at least 1; got 0"):
+        RunSettings(out=tmp_path, n_jobs=0)
+    with pytest.raises(InputError, match=r"checkpoints must be a folder; got .*, which is none"):
+        RunSettings(out=tmp_path, checkpoints=tmp_path / "absent")
+    with pytest.raises(UnknownNameError, match="device must be one of"):
+        RunSettings(out=tmp_path, device="tpu")
+
+
+def test_cuda_that_is_not_there_is_said(tmp_path: Path) -> None:
+    import torch
+
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a CUDA device")
+    with pytest.raises(InputError, match="torch finds no CUDA device"):
+        run_studies([TINY], RunSettings(out=tmp_path, device="cuda"))
+
+
+def test_only_models_with_a_published_name_are_exported(tmp_path: Path) -> None:
+    for study in (STUDIES["minibatch"], replace(TINY, engine="ensemble"), replace(TINY, forget_seeds=(1000,))):
+        with pytest.raises(InputError, match="export-checkpoints must be used with models of the engine protocol"):
+            export_models([study], settings_for(tmp_path), tmp_path)

@@ -73,7 +73,7 @@ def test_failing_cells_are_reported_and_retried_once_they_can_succeed(tmp_path: 
     study = replace(TINY, methods=("gradient_ascent",))
     export_models([replace(study, seeds=(0,))], settings_for(tmp_path), published)
     imported = replace(study, models="imported")
-    settings = settings_for(tmp_path, checkpoints=published)
+    settings = replace(settings_for(tmp_path, checkpoints=published), n_jobs=1)
     first = run_studies([imported], settings)
     assert (first.n_done, first.n_new) == (1, 1)
     ((cell, error),) = first.failures.items()

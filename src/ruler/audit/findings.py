@@ -145,8 +145,8 @@ class Report:
         reason: Why, in one or two sentences.
         metrics: By "m1".."m4", those that could be computed.
         records: One row a forget record: id, group, oracle_similarity, oracle_gap, shift, nearest_similarity,
-            nearest_retain, percentile_rank, oracle_p_value, nearest_p_value, p_value, q_value, finding. Columns that need
-            an oracle, an original or groups are there and empty without them.
+            nearest_retain, percentile_rank, oracle_p_value, nearest_p_value, p_value, q_value, finding. Columns that
+            need an oracle, an original or groups are there and empty without them.
         groups: One row a group of the forget records (an erasure request): group, n_records, oracle_similarity,
             nearest_similarity, shift, p_value, q_value, n_flagged, finding; None without groups.
         guards: What speaks against the evidence; empty if nothing does.

@@ -1,0 +1,43 @@
+"""Doubts about the evidence itself: a table of guards, each silent on sound evidence."""
+
+from collections.abc import Callable, Iterator
+
+from ruler.audit.evidence import Evidence
+from ruler.audit.findings import GuardFinding, Pairing
+from ruler.audit.guards.collapse import check_collapse
+from ruler.audit.guards.duplicates import check_forget_twins, check_held_out_twins
+from ruler.audit.guards.groups import check_groups
+from ruler.audit.guards.identity import check_order, check_repeats, check_sharing
+from ruler.audit.guards.oracle import check_pairing
+from ruler.audit.guards.sameness import check_sameness
+from ruler.audit.guards.size import check_size
+
+Guard = Callable[[Evidence], Iterator[GuardFinding]]
+
+GUARDS: tuple[Guard, ...] = (
+    check_order,
+    check_sharing,
+    check_repeats,
+    check_groups,
+    check_sameness,
+    check_held_out_twins,
+    check_forget_twins,
+    check_collapse,
+    check_size,
+)
+_RANK = {"fail": 0, "warn": 1, "note": 2}
+
+
+def run_guards(evidence: Evidence, *, pairing: Pairing | None = None) -> list[GuardFinding]:
+    """What speaks against this evidence, the gravest first? Nothing does: an empty list.
+
+    Args:
+        evidence: Checked input of an audit.
+        pairing: Whether the oracle shares the unlearned model's axes; None without an oracle.
+
+    Returns:
+        Findings; one with severity "fail" makes the audit invalid.
+    """
+    found = [finding for guard in GUARDS for finding in guard(evidence)]
+    found.extend(check_pairing(pairing))
+    return sorted(found, key=lambda finding: _RANK[finding.severity])

@@ -1,0 +1,21 @@
+"""The oracle: whether it shares its axes with the unlearned model."""
+
+from collections.abc import Iterator
+
+from ruler.audit.findings import GuardFinding, Pairing
+
+
+def check_pairing(pairing: Pairing | None) -> Iterator[GuardFinding]:
+    """An oracle that was not trained from the same seed, so that plain similarities to it say little."""
+    if pairing is None or pairing.is_paired:
+        return
+    seen = f"Retain records are {pairing.plain_similarity:.3f} similar to themselves in the oracle"
+    if pairing.is_aligned:
+        seen += f", {pairing.aligned_similarity:.3f} after alignment; the aligned values of M1 to M3 are used"
+    yield GuardFinding(
+        "unpaired_oracle",
+        "warn",
+        f"The oracle does not look seed-paired with the unlearned model. {seen}.",
+        "Retrain the oracle from the original's seed and data order, or read M1 to M3 with care: aligned values show "
+        "less of what is left.",
+    )

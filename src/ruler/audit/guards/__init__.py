@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from ruler.audit.evidence import Evidence
-from ruler.audit.findings import GuardFinding, Pairing
+from ruler.audit.findings import GuardFinding
 from ruler.audit.guards.collapse import check_collapse
 from ruler.audit.guards.duplicates import check_forget_twins, check_held_out_twins
 from ruler.audit.guards.groups import check_groups
@@ -20,6 +20,7 @@ GUARDS: tuple[Guard, ...] = (
     check_repeats,
     check_groups,
     check_sameness,
+    check_pairing,
     check_held_out_twins,
     check_forget_twins,
     check_collapse,
@@ -28,16 +29,14 @@ GUARDS: tuple[Guard, ...] = (
 _RANK = {"fail": 0, "warn": 1, "note": 2}
 
 
-def run_guards(evidence: Evidence, *, pairing: Pairing | None = None) -> list[GuardFinding]:
+def run_guards(evidence: Evidence) -> list[GuardFinding]:
     """What speaks against this evidence, the gravest first? Nothing does: an empty list.
 
     Args:
         evidence: Checked input of an audit.
-        pairing: Whether the oracle shares the unlearned model's axes; None without an oracle.
 
     Returns:
         Findings; one with severity "fail" makes the audit invalid.
     """
     found = [finding for guard in GUARDS for finding in guard(evidence)]
-    found.extend(check_pairing(pairing))
     return sorted(found, key=lambda finding: _RANK[finding.severity])

@@ -9,25 +9,29 @@ from scipy.stats import norm
 from ruler.audit.evidence import Evidence, Side
 from ruler.audit.findings import GuardFinding
 
+_LARGE_EFFECT = 0.25  # an AUC of 0.75: three of four pairs told apart
+
 
 def check_size(evidence: Evidence) -> Iterator[GuardFinding]:
     """A forget set with which erasure could not be shown even if it looked exactly like its control."""
-    control: Side = "held_out" if evidence.has_held_out else "retain"
-    n_forget, n_control = _count_units(evidence, "forget"), _count_units(evidence, control)
+    n_forget, n_control = (_count_units(evidence, side) for side in ("forget", evidence.control))
     margin, alpha = evidence.settings.margin, evidence.settings.alpha
-    reach = float(norm.ppf(1 - alpha)) * _null_spread(n_forget, n_control)
+    spread = math.sqrt((n_forget + n_control + 1) / (12 * n_forget * n_control))  # of an AUC without ties
+    reach = float(norm.ppf(1 - alpha)) * spread
     if reach <= margin:
         return
-    unit = "groups" if "forget" in evidence.groups else "records"
-    noun = control.replace("_", "-")
-    n_needed = math.ceil(1 / (12 * (margin / float(norm.ppf(1 - alpha))) ** 2))
-    small = f"{n_forget} forget" if n_forget <= n_control else f"{n_control} {noun}"
+    visible = float(norm.ppf(1 - alpha / 2) + norm.ppf(evidence.settings.power)) * spread
+    is_blind = visible >= _LARGE_EFFECT
+    unit, control = "groups" if "forget" in evidence.groups else "records", evidence.control.replace("_", "-")
+    left = "Only the largest residuals can be found" if is_blind else "Residuals can still be found"
     yield GuardFinding(
         "too_few_records",
-        "warn",
-        f"{small} {unit} are too few to show erasure: even an AUC of exactly 0.5 would be known to within "
-        f"{reach:.2f} only, and the margin is {margin:g}. Residuals can still be found, if they are large.",
-        f"Audit at least {n_needed + 1} forget {unit} with several times as many {noun} ones, or a wider margin.",
+        "warn" if is_blind else "note",
+        f"{n_forget} forget {unit} against {n_control} {control} ones are too few to show erasure: even an AUC of "
+        f"exactly 0.5 would be known to within {reach:.2f} only, and the margin is {margin:g}. {left}: an AUC of "
+        f"{min(1.0, 0.5 + visible):.2f} or {max(0.0, 0.5 - visible):.2f}.",
+        f"Audit at least {_advise(n_control, (margin / float(norm.ppf(1 - alpha))) ** 2)}, or set a wider margin "
+        "that you can defend.",
     )
 
 
@@ -35,6 +39,10 @@ def _count_units(evidence: Evidence, side: Side) -> int:
     return len(np.unique(evidence.groups[side])) if side in evidence.groups else len(evidence.ids[side])
 
 
-def _null_spread(n_first: int, n_second: int) -> float:
-    """Standard deviation of an AUC between two samples of one distribution without ties."""
-    return math.sqrt((n_first + n_second + 1) / (12 * n_first * n_second))
+def _advise(n_control: int, variance: float) -> str:
+    """How many records bring the variance of the AUC down to this one."""
+    slack = 12 * n_control * variance - 1
+    n_needed = math.ceil((n_control + 1) / slack) if slack > 0 else math.inf
+    if n_needed <= 2 * n_control:
+        return f"{n_needed} forget records against as many control records as now"
+    return f"{math.ceil(2 / (12 * variance)) + 1} forget records against as many control records"

@@ -196,6 +196,10 @@ def test_variants() -> None:
         engines("fast", "cpu")
     (imported,) = choose_variant(studies[:1], engine=None, device="cpu", is_imported=True)
     assert imported.models == "imported"
+    everything = choose_variant(studies, engine=None, device="cpu", is_imported=True)
+    assert {study.name for study in everything if study.models == "trained"} == {"minibatch"}
+    with pytest.raises(InputError, match="checkpoints must be left out for mini batches"):
+        choose_variant((STUDIES["minibatch"],), engine=None, device="cpu", is_imported=True)
 
 
 def test_settings_of_a_run_are_checked(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ def make(**changes: object) -> StudySettings:
         ({"batch_size": 0}, "batch_size must be a whole number of at least 1"),
         ({"engine": "ensemble", "batch_size": 8}, "engine must be 'protocol' for mini batches and for imported"),
         ({"engine": "ensemble", "models": "imported"}, "engine must be 'protocol' for mini batches and for imported"),
+        ({"compares_oracles": True, "seeds": (0,)}, "seeds must be at least 2 to compare oracles; got 1 in 'own'"),
         ({"models": "imported", "batch_size": 8}, "models must be 'trained' for mini batches"),
     ],
 )

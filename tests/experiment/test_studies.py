@@ -40,6 +40,12 @@ def test_methods_drop_studies_that_run_none_of_them_but_not_the_oracles() -> Non
     assert [study.name for study in left] == ["bad-teacher", "oracle-null"]
 
 
+def test_one_seed_leaves_the_pairs_out_unless_they_are_all_that_is_asked_for() -> None:
+    assert "oracle-null" not in {study.name for study in narrow_studies(choose_studies("all"), n_seeds=1)}
+    with pytest.raises(InputError, match="seeds must be at least 2 to compare oracles"):
+        narrow_studies(choose_studies("oracle-null"), n_seeds=1)
+
+
 def test_a_study_without_the_method_is_refused() -> None:
     with pytest.raises(
         InputError, match=r"methods must name one that the study runs: gradient_ascent.*got bad_teacher"

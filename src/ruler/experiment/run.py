@@ -89,10 +89,11 @@ def choose_variant(
 ) -> tuple[StudySettings, ...]:
     """Studies set to an engine: by default the protocol on a CPU and the ensemble on a GPU.
 
-    Studies with mini batches, which the ensemble cannot train, follow the protocol on the CPU in any case.
+    Studies with mini batches, which the ensemble cannot train and nobody published, follow the protocol on the CPU
+    with models trained here in any case.
 
     Raises:
-        InputError: The protocol on a GPU, or an ensemble of imported models.
+        InputError: The protocol on a GPU, an ensemble of imported models, or imported models for mini batches alone.
 
     Example:
         >>> from ruler.experiment.studies import STUDIES
@@ -108,12 +109,15 @@ def choose_variant(
             "device must be cpu for the engine protocol; got cuda. Its dropout is the CPU generator's stream: "
             "leave --engine out, or run on the CPU."
         )
-    varied = []
-    for study in studies:
-        fitting = "protocol" if study.batch_size is not None else chosen
-        source = "imported" if is_imported else "trained"
-        varied.append(replace(study, engine=fitting, models=source))  # type: ignore[arg-type]
-    return tuple(varied)
+    if is_imported and all(study.batch_size is not None for study in studies):
+        raise InputError(
+            "checkpoints must be left out for mini batches; got a folder. The published models were trained full batch."
+        )
+    source = "imported" if is_imported else "trained"
+    return tuple(
+        study if study.batch_size is not None else replace(study, engine=chosen, models=source)  # type: ignore[arg-type]
+        for study in studies
+    )
 
 
 def _is_cuda(device: str) -> bool:

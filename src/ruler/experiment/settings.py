@@ -64,6 +64,8 @@ class StudySettings:
         for method in self.methods:
             METHOD_NAMES[method]
         _check_numbers(self)
+        if self.compares_oracles and len(self.seeds) < 2:
+            raise InputError(f"seeds must be at least 2 to compare oracles; got {len(self.seeds)} in {self.name!r}.")
         _check_choice(self.engine, "engine", ENGINES)
         _check_choice(self.models, "models", MODEL_SOURCES)
         if self.engine == "ensemble" and (self.batch_size is not None or self.models == "imported"):

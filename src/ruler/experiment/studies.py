@@ -95,6 +95,8 @@ def narrow_studies(
         kept = tuple(method for method in study.methods if method in methods) if methods else study.methods
         if not kept and not study.compares_oracles:
             continue
+        if study.compares_oracles and n_seeds == 1 and len(studies) > 1:
+            continue  # one seed has no pairs; asked for alone, the study says so
         narrowed.append(
             replace(
                 study,

@@ -11,6 +11,7 @@ def test_public_names_are_pinned():
         "Neighbors",
         "RulerError",
         "all_metrics",
+        "audit",
         "cosine_similarity",
         "embed",
         "find_neighbors",

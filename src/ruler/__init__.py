@@ -4,6 +4,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ruler.audit.audit import audit as audit
     from ruler.core.errors import RulerError as RulerError
     from ruler.core.types import Embeddings as Embeddings
     from ruler.core.types import Neighbors as Neighbors
@@ -24,6 +25,7 @@ _HOME_OF = {
     "Neighbors": "ruler.core.types",
     "RulerError": "ruler.core.errors",
     "all_metrics": "ruler.metrics",
+    "audit": "ruler.audit",
     "cosine_similarity": "ruler.metrics",
     "embed": "ruler.embeddings",
     "find_neighbors": "ruler.neighbors",

@@ -12,7 +12,7 @@ from ruler.core.errors import InputError
 from ruler.core.types import FloatArray, IndexArray
 
 SURELY_PAIRED = 0.9
-"""Seed-paired models measured 0.95 to 1.00 on four datasets with five unlearning methods, unpaired ones 0.39 to 0.54."""
+"""Seed-paired models measured 0.95 to 1.00 on four datasets and five unlearning methods, unpaired ones 0.39 to 0.54."""
 
 WORTH_ALIGNING = 0.1
 """A map that raises the similarity by less shows models that differ, not axes that do."""

@@ -42,7 +42,7 @@ def audit_models(
 
     Embeds the records with each model, then audits. Where the data carries labels, the report also holds accuracies and
     the paper's membership inference, and lost retain accuracy is said. Models are asked twice for the forget records:
-    answers that differ make the report invalid (`embed` itself raises `UnstableModelError` where a batch differs at once).
+    answers that differ make the report invalid.
 
     Args:
         unlearned: The model after unlearning, torch or Hugging Face.
@@ -134,7 +134,7 @@ def _measure_outputs(model: "torch.nn.Module", records: Records) -> dict[str, fl
 
 
 def _name_apart(records: Records, rows: tuple[Embeddings, ...]) -> dict[Side, npt.NDArray[Any]]:
-    """Names for sides whose ids are row numbers of another dataset than the first side's: equal numbers mean nothing."""
+    """Names for sides whose ids count the rows of another dataset than the first side's: equal numbers mean nothing."""
     datasets = {side: _numbered_dataset(records[side], part.ids) for side, part in zip(records, rows, strict=True)}
     reference = next((dataset for dataset in datasets.values() if dataset is not None), None)
     return {

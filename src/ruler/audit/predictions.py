@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
@@ -26,14 +25,15 @@ def read_predictions(model: nn.Module, data: Any) -> Predictions | None:
 
     Args:
         model: A torch or Hugging Face model.
-        data: As `embed` takes it; labels are the last part of a tuple beyond what forward takes, or the key ``labels`` or
-            ``label`` of a dict.
+        data: As `embed` takes it; labels are the last part of a tuple beyond what forward takes, or the key
+            ``labels`` or ``label`` of a dict.
 
     Returns:
         Logits (n, n_classes) and labels (n,); None where the data has no labels, they are not classes 0..n_classes-1,
         or the model gives no row of logits a record.
 
     Example:
+        >>> import torch
         >>> found = read_predictions(nn.Linear(2, 3), (torch.eye(2), torch.tensor([0, 2])))
         >>> found.logits.shape, found.labels.tolist()
         ((2, 3), [0, 2])

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 import ruler
+from ruler.cli import audit as audit_verb
 from ruler.cli import data
 from ruler.cli.bench import bench
 from ruler.cli.demo import demo
@@ -18,6 +19,7 @@ app = typer.Typer(
     add_completion=False,
 )
 app.command(epilog="Example: ruler demo --out ruler-demo")(demo)
+app.command(epilog=audit_verb.EXAMPLE)(audit_verb.audit)
 app.command(epilog="Example: ruler bench --quick --json bench.json")(bench)
 app.command(cls=SpreadCommand, epilog=EXAMPLE)(reproduce)
 app.add_typer(data.app, name="data")

@@ -43,6 +43,11 @@ def _read_header(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) ->
         version = np.lib.format.read_magic(stream)
         read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
         shape, _, dtype = read(stream)
+        if dtype.hasobject:
+            raise FileFormatError(
+                f"{path} must hold numbers and text only; entry {info.filename!r} holds pickled objects, which are "
+                "not opened. Save plain arrays."
+            )
         if math.prod(shape) * dtype.itemsize != info.file_size - stream.tell():
             raise FileFormatError(f"{path} must hold as many numbers as it claims; entry {info.filename!r} does not.")
     return shape

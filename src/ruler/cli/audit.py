@@ -1,0 +1,199 @@
+"""`ruler audit`: somebody's files or models to a verdict and a report."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ruler.core.errors import InputError
+
+if TYPE_CHECKING:
+    from ruler.audit.findings import Report
+    from ruler.audit.settings import AuditSettings
+    from ruler.cli.audit_config import AuditConfig
+
+EXAMPLE = (
+    "Example: ruler audit --unlearned-forget u_forget.npy --unlearned-retain u_retain.npy "
+    "--oracle-forget o_forget.npy --oracle-retain o_retain.npy --out report"
+)
+_EXIT_OF = {"erased": 0, "inconclusive": 0, "residual": 1, "displaced": 1, "invalid": 2}
+_MODELS, _SIDES = ("unlearned", "oracle", "original"), ("forget", "retain", "held_out")
+
+
+def audit(
+    config: Annotated[
+        Path | None, typer.Argument(help="TOML file that names models, checkpoints and data, or embeddings.")
+    ] = None,
+    unlearned_forget: Annotated[Path | None, typer.Option(help="Forget records in the unlearned model.")] = None,
+    unlearned_retain: Annotated[Path | None, typer.Option(help="Retain records in the unlearned model.")] = None,
+    unlearned_held_out: Annotated[
+        Path | None, typer.Option(help="Records no model was trained on, in the unlearned model: the best control.")
+    ] = None,
+    oracle_forget: Annotated[
+        Path | None, typer.Option(help="Forget records in the oracle, a model never trained on them.")
+    ] = None,
+    oracle_retain: Annotated[Path | None, typer.Option(help="Retain records in the oracle.")] = None,
+    oracle_held_out: Annotated[Path | None, typer.Option(help="Held-out records in the oracle.")] = None,
+    original_forget: Annotated[
+        Path | None, typer.Option(help="Forget records in the original, the model before unlearning.")
+    ] = None,
+    original_retain: Annotated[Path | None, typer.Option(help="Retain records in the original.")] = None,
+    original_held_out: Annotated[Path | None, typer.Option(help="Held-out records in the original.")] = None,
+    groups: Annotated[
+        Path | None, typer.Option(help="Whose record it is: .csv or .parquet with a column group, .npy or .npz.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("ruler-audit-report"),
+) -> None:
+    """Has a model forgotten? Compare its embeddings with controls, an oracle and the original.
+
+    Embedding files (.npy .npz .parquet .safetensors .pt) hold the same records
+    in the same order for every model. Nothing in them is executed.
+
+    A TOML file may instead name a function that builds the model, checkpoints
+    and data. The function, "module:function", is looked for beside that file
+    first. Importing its module runs its code: name only what you trust.
+
+    Exit status: 0 no residual found, 1 residual or displaced, 2 misuse or
+    invalid evidence.
+    """
+    if out.exists() and not out.is_dir():
+        raise InputError(f"--out must be a folder; got the file {out}. Choose another name.")
+    given = {
+        "unlearned_forget": unlearned_forget,
+        "unlearned_retain": unlearned_retain,
+        "unlearned_held_out": unlearned_held_out,
+        "oracle_forget": oracle_forget,
+        "oracle_retain": oracle_retain,
+        "oracle_held_out": oracle_held_out,
+        "original_forget": original_forget,
+        "original_retain": original_retain,
+        "original_held_out": original_held_out,
+    }
+    files = {name: path for name, path in given.items() if path is not None}
+    if config is None:
+        report = _audit_files(files, groups, settings=None)
+    elif files or groups:
+        raise InputError(f"files must be named either in {config} or by options; got both. Leave one of them out.")
+    else:
+        report = _audit_config(config)
+    _tell(report, out)
+
+
+def _audit_config(path: Path) -> "Report":
+    from ruler.cli.audit_config import read_config
+
+    config = read_config(path)
+    settings, folder = config.make_settings(), path.parent
+    groups = None if config.groups is None else _locate(config.groups, folder)
+    if config.embeddings is None:
+        return _audit_models(config, groups, settings, folder)
+    named = config.embeddings.model_dump(exclude_none=True)
+    return _audit_files({name: _locate(value, folder) for name, value in named.items()}, groups, settings)
+
+
+def _audit_files(files: dict[str, Path], groups: Path | None, settings: "AuditSettings | None") -> "Report":
+    from ruler.audit.audit import audit as audit_embeddings
+    from ruler.cli.audit_records import load_groups
+    from ruler.embeddings import load_embeddings
+
+    _check_pairs(files)
+    sides = [side for side in _SIDES if f"unlearned_{side}" in files]
+    models: dict[str, Any] = {
+        model: tuple(load_embeddings(files[f"{model}_{side}"]) for side in sides)
+        for model in _MODELS
+        if f"{model}_forget" in files
+    }
+    labels = None if groups is None else load_groups(groups)
+    report = audit_embeddings(models.pop("unlearned"), **models, groups=labels, settings=settings)
+    return _note_files(report, files if groups is None else {**files, "groups": groups})
+
+
+def _check_pairs(files: dict[str, Path]) -> None:
+    """Every model with forget and retain records, and all with held-out ones or none."""
+    given = [model for model in _MODELS if model == "unlearned" or any(name.startswith(model) for name in files)]
+    has_held_out = any(name.endswith("held_out") for name in files)
+    needed = [f"{model}_{side}" for model in given for side in _SIDES if side != "held_out" or has_held_out]
+    missing = [name for name in needed if name not in files]
+    if not missing:
+        return
+    if not files:
+        raise InputError(
+            "audit must be given a TOML file, or at least --unlearned-forget and --unlearned-retain; got nothing. "
+            "See: ruler audit --help"
+        )
+    raise InputError(
+        f"embeddings must come in pairs: every model with forget and retain records, and all with held-out ones or "
+        f"none; {_option(missing[0])} is missing. Give it, or leave out what goes with it."
+    )
+
+
+def _audit_models(config: "AuditConfig", groups: Path | None, settings: "AuditSettings", folder: Path) -> "Report":
+    from ruler.audit.models import examine_models
+    from ruler.cli.audit_models import find_factory, importable, load_model
+    from ruler.cli.audit_records import load_groups
+
+    assert config.models is not None
+    named = {name: getattr(config.models, name) for name in _MODELS}
+    checkpoints = {name: _locate(value, folder) for name, value in named.items() if value is not None}
+    labels = None if groups is None else load_groups(groups)
+    with importable(folder):  # also while models run: their code may import late
+        factory = find_factory(config.models.factory, "models.factory")
+        models = {name: load_model(factory, path, name) for name, path in checkpoints.items()}
+        records, found = _read_data(config, folder)
+        if found is not None and labels is not None:
+            raise InputError("groups must come from data.factory or from a file; got both. Leave one of them out.")
+        report = examine_models(
+            models,
+            records,
+            layer=config.models.layer,
+            groups=labels if found is None else found,
+            settings=settings,
+            progress=True,
+        )
+    return _note_files(report, checkpoints)
+
+
+def _read_data(config: "AuditConfig", folder: Path) -> tuple[dict[Any, Any], Any]:
+    """Records by side, and groups where the data's own function gives them."""
+    from ruler.cli.audit_models import find_factory
+    from ruler.cli.audit_records import load_records
+
+    assert config.data is not None
+    if config.data.factory is None:
+        named = {"forget": config.data.forget, "retain": config.data.retain, "test": config.data.test}
+        content = {side: load_records(_locate(name, folder)) for side, name in named.items() if name is not None}
+    else:
+        content = find_factory(config.data.factory, "data.factory")()
+    known = {"forget", "retain", "test", "groups"}
+    if not isinstance(content, dict) or not {"forget", "retain"} <= content.keys() <= known:
+        got = ", ".join(map(str, content)) if isinstance(content, dict) else type(content).__name__
+        raise InputError(
+            f"data.factory must return a dict with forget and retain, and perhaps test and groups; got {got}."
+        )
+    sides = {"forget": "forget", "retain": "retain", "held_out": "test"}
+    records = {side: content[key] for side, key in sides.items() if content.get(key) is not None}
+    return records, content.get("groups")
+
+
+def _locate(name: str, folder: Path) -> Path:
+    return folder / Path(name).expanduser()
+
+
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _note_files(report: "Report", files: dict[str, Path]) -> "Report":
+    noted = {name: str(path) for name, path in files.items()}
+    return replace(report, provenance={**report.provenance, "files": noted})
+
+
+def _tell(report: "Report", out: Path) -> None:
+    try:
+        folder = report.save(out)
+    except OSError as error:
+        raise InputError(f"--out must be a folder that can be written; got {out} ({error.strerror}).") from error
+    typer.echo(str(report))
+    typer.echo(f"\nreport: {folder / 'report.html'}")
+    raise typer.Exit(_EXIT_OF[report.verdict])

@@ -1,0 +1,594 @@
+"""`ruler audit` as a user runs it: exit status, one line for what is wrong, nothing written then."""
+
+import json
+import sys
+import textwrap
+import zipfile
+
+import numpy as np
+import pytest
+import torch
+
+import ruler.cli
+from ruler.audit.settings import AuditSettings
+from ruler.cli.audit_config import read_config
+from ruler.cli.audit_models import find_factory, importable, load_model
+from ruler.cli.audit_records import load_groups, load_records
+from ruler.core.errors import CheckpointError, FileFormatError, InputError
+from ruler.core.types import Embeddings
+from ruler.embeddings import save_embeddings
+
+SIZES = {"forget": 60, "retain": 240, "held_out": 120}
+MODELS = ("unlearned", "oracle", "original")
+
+
+@pytest.fixture
+def run(monkeypatch, capsys, tmp_path):
+    """Run `ruler audit` in an empty folder; gives exit status, stdout and stderr."""
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["ruler", "audit", *map(str, words)])
+        with pytest.raises(SystemExit) as stop:
+            ruler.cli.main()
+        captured = capsys.readouterr()
+        return stop.value.code or 0, captured.out, captured.err
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("NO_COLOR", "1")
+    return run
+
+
+def make_rows(residual=0.0, seed=0):
+    """Embeddings of three models; a residual is what unlearned forget records are off the oracle's by."""
+    rng = np.random.default_rng(seed)
+    base = {side: rng.normal(size=(n, 8)) for side, n in SIZES.items()}
+    rows = {(m, side): part + 0.1 * rng.normal(size=part.shape) for m in MODELS for side, part in base.items()}
+    for model in ("unlearned", "original"):
+        rows[model, "forget"] += residual * rng.normal(size=(SIZES["forget"], 8))
+    return rows
+
+
+def write_rows(folder, rows, ending=".npy"):
+    """One file a model and side, and the options that name them."""
+    words = []
+    for (model, side), values in rows.items():
+        path = folder / f"{model}_{side}{ending}"
+        save_embeddings(values if isinstance(values, Embeddings) else Embeddings(values), path)
+        words += [f"--{model}-{side.replace('_', '-')}", str(path)]
+    return words
+
+
+def assert_refused(folder, answer, *phrases):
+    """Exit 2, one line on stderr, nothing written."""
+    code, out, err = answer
+    assert code == 2, (out, err)
+    assert out == ""
+    assert len(err.strip().splitlines()) == 1, err
+    assert "Traceback" not in err
+    for phrase in phrases:
+        assert phrase in err
+    assert not (folder / "ruler-audit-report").exists()
+    assert not (folder / "out").exists()
+
+
+@pytest.mark.parametrize("ending", [".npy", ".npz", ".parquet", ".safetensors", ".pt"])
+def test_no_residual_is_0_and_leaves_a_report(run, tmp_path, ending):
+    code, out, err = run(*write_rows(tmp_path, make_rows(), ending), "--out", tmp_path / "out")
+    assert code == 0, err
+    assert "RULER audit: " in out
+    assert f"report: {tmp_path / 'out' / 'report.html'}" in out
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert report["verdict"] in ("erased", "inconclusive")
+    assert report["provenance"]["files"]["oracle_held_out"].endswith(f"oracle_held_out{ending}")
+
+
+def test_a_residual_is_1(run, tmp_path):
+    code, out, _ = run(*write_rows(tmp_path, make_rows(residual=1.0)))
+    assert code == 1
+    assert "RULER audit: RESIDUAL" in out
+    assert (tmp_path / "ruler-audit-report" / "report.html").is_file()
+
+
+def test_the_unlearned_model_alone_is_enough(run, tmp_path):
+    rows = {
+        key: value for key, value in make_rows().items() if key in (("unlearned", "forget"), ("unlearned", "retain"))
+    }
+    code, _, _ = run(*write_rows(tmp_path, rows))
+    assert code in (0, 1)
+    report = json.loads((tmp_path / "ruler-audit-report" / "report.json").read_text())
+    assert report["metrics"]["m4"]["control"] == "placebo"
+
+
+def test_invalid_evidence_is_2_and_says_why(run, tmp_path):
+    rows = make_rows()
+    names = np.array([f"record {row}" for row in range(SIZES["forget"])])
+    rows["unlearned", "forget"] = Embeddings(rows["unlearned", "forget"], names)
+    rows["oracle", "forget"] = Embeddings(rows["oracle", "forget"], names[::-1].copy())
+    code, out, _ = run(*write_rows(tmp_path, rows), "--out", tmp_path / "out")
+    assert code == 2
+    assert "INVALID" in out
+    assert "ids_differ" in out
+    assert (tmp_path / "out" / "report.html").is_file()
+
+
+# Bad files: each replaces one sound file.
+
+
+def _truncated(path):
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def _empty(path):
+    path.write_bytes(b"")
+
+
+def _text_rows(path):
+    np.save(path, np.array([["a", "b"]] * SIZES["forget"]))
+
+
+def _complex_rows(path):
+    np.save(path, np.ones((SIZES["forget"], 8), dtype=complex))
+
+
+def _pickled(path):
+    np.save(path, np.array([{"a": 1}] * SIZES["forget"], dtype=object), allow_pickle=True)
+
+
+def _not_finite(path):
+    rows = np.load(path).copy()
+    rows[3, 2] = np.nan
+    np.save(path, rows)
+
+
+def _other_shape(path):
+    np.save(path, np.ones((7, 8)))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "phrase"),
+    [
+        (_truncated, "must be a sound .npy file"),
+        (_empty, "must be a sound .npy file"),
+        (_text_rows, "must hold real numbers"),
+        (_complex_rows, "must hold real numbers"),
+        (_pickled, "must be a sound .npy file"),
+        (_not_finite, "must be finite; got NaN or inf in 1 rows"),
+        (_other_shape, "must have the same shape"),
+    ],
+)
+def test_a_bad_npy_is_refused(run, tmp_path, spoil, phrase):
+    words = write_rows(tmp_path, make_rows())
+    spoil(tmp_path / "oracle_forget.npy")
+    assert_refused(tmp_path, run(*words), phrase, "oracle")
+
+
+def _pickle_inside(path):
+    np.savez(path, values=np.array([[{}]], dtype=object), allow_pickle=True)
+
+
+def _zip_bomb(path):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("values.npy", "w") as entry:
+        np.lib.format.write_array_header_1_0(entry, {"descr": "<f8", "fortran_order": False, "shape": (60, 1 << 17)})
+        for _ in range(60):
+            entry.write(bytes(1 << 20))
+
+
+def _cut_zip(path):
+    path.write_bytes(path.read_bytes()[:200])
+
+
+@pytest.mark.parametrize(
+    ("spoil", "phrase"),
+    [
+        (_pickle_inside, "must hold numbers and text only"),
+        (_zip_bomb, "must not unfold to more than 100 times its size"),
+        (_cut_zip, "must be a sound .npz file"),
+    ],
+)
+def test_a_bad_npz_is_refused(run, tmp_path, spoil, phrase):
+    words = write_rows(tmp_path, make_rows(), ".npz")
+    spoil(tmp_path / "unlearned_retain.npz")
+    assert_refused(tmp_path, run(*words), phrase, "unlearned_retain.npz")
+
+
+@pytest.mark.parametrize("ending", [".parquet", ".safetensors", ".pt"])
+def test_other_truncated_files_are_refused(run, tmp_path, ending):
+    words = write_rows(tmp_path, make_rows(), ending)
+    _truncated(tmp_path / f"unlearned_forget{ending}")
+    assert_refused(tmp_path, run(*words), f"unlearned_forget{ending}")
+
+
+@pytest.mark.parametrize(
+    "left_out",
+    ["unlearned_forget", "unlearned_retain", "oracle_retain", "oracle_forget", "original_retain", "original_held_out"],
+)
+def test_a_missing_pair_is_refused(run, tmp_path, left_out):
+    rows = {key: value for key, value in make_rows().items() if "_".join(key) != left_out}
+    answer = run(*write_rows(tmp_path, rows))
+    assert_refused(tmp_path, answer, f"--{left_out.replace('_', '-')} is missing")
+
+
+def test_nothing_given_is_misuse(run, tmp_path):
+    assert_refused(tmp_path, run(), "at least --unlearned-forget and --unlearned-retain; got nothing")
+
+
+def test_a_file_that_is_not_there_is_named(run, tmp_path):
+    words = ["--unlearned-forget", "nowhere.npy", "--unlearned-retain", "nowhere.npy"]
+    assert_refused(tmp_path, run(*words), "nowhere.npy must be an embedding file; got nothing there")
+
+
+def test_out_must_be_a_folder(run, tmp_path):
+    (tmp_path / "taken").write_text("")
+    words = write_rows(tmp_path, make_rows())
+    assert_refused(tmp_path, run(*words, "--out", tmp_path / "taken"), "--out must be a folder; got the file")
+    assert_refused(tmp_path, run(*words, "--out", tmp_path / "taken" / "in"), "--out must be a folder that can be")
+
+
+# Groups
+
+
+@pytest.mark.parametrize("ending", ["csv", "bare.csv", "parquet", "npy", "npz"])
+def test_groups_come_from_a_file(run, tmp_path, ending):
+    labels = [f"person {row // 2}" for row in range(SIZES["forget"])]
+    path = tmp_path / f"groups.{ending}"
+    if ending == "csv":
+        path.write_text("record,group\n" + "".join(f"{row},{label}\n" for row, label in enumerate(labels)))
+    elif ending == "bare.csv":
+        path.write_text("\n".join(labels))
+    elif ending == "parquet":
+        import pandas as pd
+
+        pd.DataFrame({"group": labels}).to_parquet(path)
+    else:
+        np.save(path, labels) if ending == "npy" else np.savez(path, forget=labels)
+    code, _, err = run(*write_rows(tmp_path, make_rows()), "--groups", path, "--out", tmp_path / "out")
+    assert code == 0, err
+    assert len(json.loads((tmp_path / "out" / "report.json").read_text())["groups"]) == 30
+
+
+def test_a_group_on_two_sides_of_the_file_makes_the_audit_invalid(run, tmp_path):
+    lines = [("forget", row) for row in range(60)] + [("retain", row + 59) for row in range(240)]
+    (tmp_path / "groups.csv").write_text("side,group\n" + "".join(f"{side},{label}\n" for side, label in lines))
+    code, out, _ = run(*write_rows(tmp_path, make_rows()), "--groups", tmp_path / "groups.csv")
+    assert code == 2
+    assert "shared_groups" in out
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "phrase"),
+    [
+        ("groups.csv", "", "got an empty file"),
+        ("groups.csv", "group\na\n\n,\n", "none missing"),
+        ("groups.csv", "side,group\nhidden,a\n", "must name the sides forget, retain, held_out; got 'hidden'"),
+        ("groups.csv", "name,person\nx,a\n", "must have a column group"),
+        ("groups.csv", "side,group\nforget\n", "must be a sound .csv file"),
+        ("groups.txt", "a", "must end in one of .csv, .parquet, .npy, .npz"),
+    ],
+)
+def test_bad_groups_are_refused(run, tmp_path, name, text, phrase):
+    (tmp_path / name).write_text(text)
+    words = write_rows(tmp_path, make_rows())
+    assert_refused(tmp_path, run(*words, "--groups", tmp_path / name), phrase)
+
+
+def test_groups_must_be_labels(tmp_path):
+    np.save(tmp_path / "groups.npy", np.ones((3, 2)))
+    with pytest.raises(FileFormatError, match="must hold one group a record"):
+        load_groups(tmp_path / "groups.npy")
+    np.save(tmp_path / "groups.npy", np.array([None, "a"], dtype=object), allow_pickle=True)
+    with pytest.raises(FileFormatError, match=r"must be a sound \.npy file"):
+        load_groups(tmp_path / "groups.npy")
+    with pytest.raises(FileFormatError, match="must be a file; got nothing there"):
+        load_groups(tmp_path / "none.csv")
+
+
+# TOML
+
+
+def write_toml(folder, text, name="audit.toml"):
+    path = folder / name
+    path.write_text(textwrap.dedent(text))
+    return path
+
+
+def test_a_toml_of_embeddings_lies_beside_its_files(run, tmp_path):
+    there = tmp_path / "evidence"
+    there.mkdir()
+    write_rows(there, make_rows(residual=1.0))
+    config = write_toml(
+        there,
+        """
+        [embeddings]
+        unlearned_forget = "unlearned_forget.npy"
+        unlearned_retain = "unlearned_retain.npy"
+        oracle_forget = "oracle_forget.npy"
+        oracle_retain = "oracle_retain.npy"
+        [settings]
+        alpha = 0.01
+        n_permutations = 199
+        """,
+    )
+    code, _, err = run(config, "--out", tmp_path / "out")
+    assert code == 1, err
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert report["settings"]["alpha"] == 0.01
+    assert report["settings"]["n_permutations"] == 199
+
+
+PROJECT = """
+import numpy as np
+import torch
+
+def build():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(6, 16), torch.nn.ReLU(), torch.nn.Linear(16, 2))
+
+def load():
+    import late_import
+    rng = np.random.default_rng(0)
+    sides = {"forget": 60, "retain": 200, "test": 80}
+    return {side: (rng.normal(size=(n, 6)).astype("float32"), rng.integers(2, size=n)) for side, n in sides.items()}
+
+def load_grouped():
+    return {**load(), "groups": np.arange(60) // 2}
+
+def fail():
+    raise ValueError("no data today")
+
+def wrong():
+    return {"forget": 1}
+
+NUMBER = 3
+"""
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A folder with a user's code and three checkpoints; the module gets a name of its own each time."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    name = f"their_code_{abs(hash(str(tmp_path)))}"
+    (folder / f"{name}.py").write_text(PROJECT)
+    (folder / "late_import.py").write_text("")
+    namespace = {}
+    exec(compile(PROJECT, "project", "exec"), namespace)
+    for seed, model in enumerate(MODELS):
+        net = namespace["build"]()
+        torch.manual_seed(seed)
+        with torch.no_grad():
+            for parameter in net.parameters():
+                parameter += 0.02 * torch.randn_like(parameter)
+        torch.save(net.state_dict(), folder / f"{model}.pt")
+    yield folder, name
+    for module in (name, "late_import"):
+        sys.modules.pop(module, None)
+
+
+def write_project_toml(project, *, factory="build", data='factory = "{name}:load"', extra=""):
+    folder, name = project
+    text = f"""
+{extra}
+[models]
+factory = "{name}:{factory}"
+unlearned = "unlearned.pt"
+oracle = "oracle.pt"
+original = "original.pt"
+[data]
+{data.format(name=name)}
+[settings]
+n_permutations = 99
+n_bootstrap = 99
+"""
+    path = folder / "audit.toml"
+    path.write_text(text)
+    return path
+
+
+def test_a_toml_of_models_embeds_and_audits(run, tmp_path, project):
+    before = list(sys.path)
+    code, _, err = run(write_project_toml(project), "--out", tmp_path / "out")
+    assert code in (0, 1), err
+    assert sys.path == before
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert set(report["outputs"]) == set(MODELS)
+    assert report["metrics"]["m2"]["control"] == "held-out"
+    assert report["provenance"]["files"]["unlearned"].endswith("unlearned.pt")
+
+
+def test_data_and_groups_come_from_files_too(run, tmp_path, project):
+    folder, _ = project
+    rng = np.random.default_rng(0)
+    inputs = {
+        side: rng.normal(size=(n, 6)).astype("float32") for side, n in (("forget", 60), ("retain", 200), ("test", 80))
+    }
+    np.savez(folder / "forget.npz", inputs=inputs["forget"], labels=np.zeros(60, int), ids=[f"p{i}" for i in range(60)])
+    np.savez(folder / "retain.npz", inputs=inputs["retain"], labels=np.zeros(200, int))
+    np.save(folder / "test.npy", inputs["test"])
+    np.save(folder / "groups.npy", np.arange(60) // 2)
+    files = 'forget = "forget.npz"\nretain = "retain.npz"\ntest = "test.npy"'
+    config = write_project_toml(project, data=files, extra='groups = "groups.npy"')
+    code, _, err = run(config, "--out", tmp_path / "out")
+    assert code in (0, 1), err
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert sorted(report["outputs"]["unlearned"]) == ["forget_accuracy", "retain_accuracy"]
+    assert len(report["groups"]) == 30
+
+
+def test_the_data_factory_may_give_groups(run, tmp_path, project):
+    code, _, err = run(write_project_toml(project, data='factory = "{name}:load_grouped"'), "--out", tmp_path / "out")
+    assert code in (0, 1), err
+    np.save(project[0] / "groups.npy", np.arange(60))
+    both = write_project_toml(project, data='factory = "{name}:load_grouped"', extra='groups = "groups.npy"')
+    assert_refused(tmp_path / "elsewhere", run(both), "groups must come from data.factory or from a file; got both")
+
+
+@pytest.mark.parametrize(
+    ("options", "phrase"),
+    [
+        ({"factory": "nothing"}, "models.factory must name a function of their_code"),
+        ({"factory": "NUMBER"}, "'NUMBER', which is not one"),
+        ({"factory": "fail"}, "must run without arguments; got ValueError: no data today."),
+        ({"factory": "wrong"}, "models.factory must return a torch.nn.Module; got dict"),
+        ({"data": 'factory = "{name}:fail"'}, "no data today"),
+        ({"data": 'factory = "{name}:wrong"'}, "data.factory must return a dict with forget and retain"),
+        ({"data": 'factory = "no_such_module:load"'}, "No module named 'no_such_module'"),
+        ({"data": 'factory = "load"'}, "data.factory must be 'module:function'; got 'load'"),
+    ],
+)
+def test_faults_in_the_users_code_are_said_in_a_line(run, tmp_path, project, options, phrase):
+    assert_refused(tmp_path, run(write_project_toml(project, **options)), phrase)
+
+
+def test_weights_of_another_architecture_are_refused(run, tmp_path, project):
+    torch.save(torch.nn.Linear(2, 2).state_dict(), project[0] / "oracle.pt")
+    answer = run(write_project_toml(project))
+    assert_refused(tmp_path, answer, "oracle.pt must hold the weights of the oracle model", "Missing key(s)")
+
+
+def test_a_pickled_model_is_not_opened(run, tmp_path, project):
+    torch.save(torch.nn.Linear(2, 2), project[0] / "oracle.pt")
+    assert_refused(tmp_path, run(write_project_toml(project)), "needs pickled code, which is not run")
+
+
+@pytest.mark.parametrize(
+    ("text", "phrase"),
+    [
+        ("[embeddings", "must be TOML"),
+        ("[embedings]", "got 'embedings'. Did you mean 'embeddings'?"),
+        ("[embeddings]\nunlearned_forgot = 'a'", "Did you mean 'unlearned_forget'?"),
+        ("[embeddings]\n[settings]\nmargn = 0.1", "got 'settings.margn'. Did you mean 'margin'?"),
+        ("[embeddings]\n[settings]\nxyz = 0.1", "Known are alpha, margin"),
+        ("[embeddings]\n[settings]\nmargin = 'wide'", "settings.margin: Input should be a valid number"),
+        ("[embeddings]\n[settings]\nmargin = 0.7", "margin must be under 0.5"),
+        ("[embeddings]\nunlearned_forget = 3", "embeddings.unlearned_forget: Input should be a valid string"),
+        ("[embeddings]", "at least --unlearned-forget and --unlearned-retain"),
+        ("groups = 'a.csv'", "must have either [embeddings] or [models] with [data]; got neither"),
+        ("[embeddings]\n[models]\nfactory='a:b'\nunlearned='c'", "got both"),
+        ("[models]\nfactory = 'a:b'", "models.unlearned: Field required"),
+        ("[models]\nfactory = 'a:b'\nunlearned = 'c.pt'", "must have [data] with [models]"),
+        (
+            "[models]\nfactory='a:b'\nunlearned='c.pt'\n[data]\nforget='f.npy'",
+            "either factory, or the files forget and retain",
+        ),
+        (
+            "[models]\nfactory='a:b'\nunlearned='c.pt'\n[data]\nfactory='a:b'\ntest='f.npy'",
+            "either factory, or the files",
+        ),
+    ],
+)
+def test_a_bad_toml_is_refused(run, tmp_path, text, phrase):
+    assert_refused(tmp_path, run(write_toml(tmp_path, text)), phrase)
+
+
+def test_files_are_named_in_one_place(run, tmp_path):
+    words = write_rows(tmp_path, make_rows())
+    config = write_toml(tmp_path, "[embeddings]")
+    assert_refused(tmp_path, run(config, *words), "got both. Leave one of them out")
+
+
+def test_the_toml_must_be_a_small_text_file(tmp_path):
+    with pytest.raises(FileFormatError, match="must be a TOML file; got nothing there"):
+        read_config(tmp_path / "none.toml")
+    with pytest.raises(FileFormatError, match="must be a TOML file; got a folder"):
+        read_config(tmp_path)
+    path = tmp_path / "audit.toml"
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(FileFormatError, match="must be TOML in UTF-8"):
+        read_config(path)
+    path.write_bytes(b"#" * (1 << 21))
+    with pytest.raises(FileFormatError, match="must be under 1 MiB"):
+        read_config(path)
+
+
+def test_settings_are_the_audits_own(tmp_path):
+    config = read_config(write_toml(tmp_path, "[embeddings]\n[settings]\nmargin = 0.05\nalign = 'never'"))
+    assert config.make_settings() == AuditSettings(margin=0.05, align="never")
+
+
+# Records and checkpoints
+
+
+def test_records_keep_labels_and_ids(tmp_path):
+    np.savez(tmp_path / "a.npz", inputs=np.eye(3), ids=["x", "y", "z"])
+    records = load_records(tmp_path / "a.npz")
+    assert records.ids.tolist() == ["x", "y", "z"]
+    assert records[1].tolist() == [0.0, 1.0, 0.0]
+    np.savez(tmp_path / "b.npz", inputs=np.eye(3))
+    assert load_records(tmp_path / "b.npz").shape == (3, 3)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "phrase"),
+    [
+        ({"rows": np.eye(2)}, "must hold the array inputs"),
+        ({"inputs": np.eye(2), "labels": np.zeros(3)}, "as many labels and ids as inputs"),
+        ({"inputs": np.eye(2), "labels": np.array(1)}, "as many labels and ids as inputs"),
+    ],
+)
+def test_bad_records_are_refused(tmp_path, arrays, phrase):
+    np.savez(tmp_path / "a.npz", **arrays)
+    with pytest.raises(FileFormatError, match=phrase):
+        load_records(tmp_path / "a.npz")
+
+
+def test_records_of_another_ending_are_refused(tmp_path):
+    with pytest.raises(FileFormatError, match=r"must be a \.npy or \.npz file of inputs"):
+        load_records(tmp_path / "a.csv")
+
+
+def test_bombs_of_records_are_refused(tmp_path):
+    _zip_bomb(tmp_path / "a.npz")
+    with pytest.raises(FileFormatError, match="must not unfold"):
+        load_records(tmp_path / "a.npz")
+
+
+@pytest.mark.parametrize("wrap", [lambda s: s, lambda s: {"state_dict": s}, lambda s: {"model": s, "epoch": 3}])
+def test_checkpoints_of_every_kind_are_read(tmp_path, wrap):
+    trained = torch.nn.Linear(2, 2)
+    torch.save(wrap(trained.state_dict()), tmp_path / "a.pth")
+    found = load_model(lambda: torch.nn.Linear(2, 2), tmp_path / "a.pth", "oracle")
+    assert torch.equal(found.weight, trained.weight)
+
+
+def test_safetensors_checkpoints_are_read(tmp_path):
+    from safetensors.torch import save_file
+
+    trained = torch.nn.Linear(2, 2)
+    save_file(trained.state_dict(), tmp_path / "a.safetensors")
+    found = load_model(lambda: torch.nn.Linear(2, 2), tmp_path / "a.safetensors", "oracle")
+    assert torch.equal(found.weight, trained.weight)
+
+
+def test_bad_checkpoints_are_refused(tmp_path):
+    def build():
+        return torch.nn.Linear(2, 2)
+
+    torch.save(torch.ones(3), tmp_path / "a.pt")
+    with pytest.raises(FileFormatError, match="must hold a state dict; got Tensor"):
+        load_model(build, tmp_path / "a.pt", "oracle")
+    torch.save({"weight": 3}, tmp_path / "a.pt")
+    with pytest.raises(CheckpointError, match="must hold the weights of the oracle model"):
+        load_model(build, tmp_path / "a.pt", "oracle")
+    (tmp_path / "a.bin").write_bytes(b"")
+    with pytest.raises(FileFormatError, match=r"must end in \.safetensors"):
+        load_model(build, tmp_path / "a.bin", "oracle")
+    (tmp_path / "a.safetensors").write_bytes(b"123")
+    with pytest.raises(FileFormatError, match=r"must be a sound \.safetensors file"):
+        load_model(build, tmp_path / "a.safetensors", "oracle")
+    with zipfile.ZipFile(tmp_path / "bomb.pt", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("archive/data.pkl", bytes(64 << 20))
+    with pytest.raises(FileFormatError, match="must not unfold"):
+        load_model(build, tmp_path / "bomb.pt", "oracle")
+
+
+def test_only_the_named_folder_becomes_importable(tmp_path):
+    before = list(sys.path)
+    with importable(tmp_path):
+        assert sys.path[0] == str(tmp_path.resolve())
+    assert sys.path == before
+
+
+def test_a_module_that_cannot_be_imported_is_named():
+    with pytest.raises(InputError, match=r"models\.factory 'no_such:build' must name a module to import"):
+        find_factory("no_such:build", "models.factory")

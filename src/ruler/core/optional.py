@@ -10,6 +10,7 @@ _EXTRA_OF = {
     "matplotlib": "report",
     "pandas": "data",
     "pyarrow": "data",
+    "pydantic": "cli",
     "rich": "cli",
     "safetensors": "torch",
     "sklearn": "data",

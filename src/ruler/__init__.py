@@ -3,6 +3,8 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from ruler.core.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from ruler.audit.audit import audit as audit
     from ruler.core.errors import RulerError as RulerError
@@ -17,8 +19,6 @@ if TYPE_CHECKING:
     from ruler.metrics import m4 as m4
     from ruler.neighbors import find_neighbors as find_neighbors
     from ruler.unlearning import unlearn as unlearn
-
-__version__ = "0.1.0"
 
 _HOME_OF = {
     "Embeddings": "ruler.core.types",

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from ruler import __version__
 from ruler.audit.evidence import Evidence
 from ruler.core.arithmetic import iterate_blocks
 from ruler.core.checks import block_rows_for
+from ruler.core.version import __version__
 
 
 def describe_provenance(evidence: Evidence) -> dict[str, Any]:

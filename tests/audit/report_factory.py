@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from ruler.audit.findings import Distributions, GuardFinding, MetricFinding, Pairing, Report
+from ruler.audit.records import ALIKE
 from ruler.audit.settings import AuditSettings
 
 NAN = float("nan")
@@ -13,9 +14,9 @@ VERDICTS = ("erased", "residual", "displaced", "inconclusive", "invalid")
 _EFFECTS = {"erased": 0.52, "residual": 0.24, "displaced": 0.78, "inconclusive": 0.43, "invalid": 0.31}
 _REASONS = {
     "erased": "Forget and held-out records are alike within the margin on M2 and M4 (equivalence p at most 0.004).",
-    "residual": "On M2 the forget records still lie further from the oracle than held-out records do (AUC 0.24, Holm p 0.0010).",
-    "displaced": "On M4 the forget records lie closer to retain records than held-out ones do, which they did not before.",
-    "inconclusive": "Neither a difference (Holm p 0.19) nor equivalence within 0.10 (p 0.21) could be shown on M2 and M4.",
+    "residual": "M2: Forget records lie below their control (AUC 0.240, p = 0.0005), as in the original model.",
+    "displaced": "M4: Forget records lie above their control (AUC 0.780, p = 0.0005): this contrast is new.",
+    "inconclusive": "No difference is seen (AUC 0.430, p = 0.412), but one beyond the margin is not ruled out.",
     "invalid": "A guard failed: the unlearned model is identical to the oracle.",
 }
 GUARDS = [
@@ -34,7 +35,7 @@ def make_report(
     *,
     n_forget: int = 40,
     n_held_out: int = 160,
-    n_retain: int = 2000,
+    n_retain: int = 400,
     has_oracle: bool = True,
     has_original: bool = True,
     n_groups: int = 0,
@@ -45,8 +46,19 @@ def make_report(
     """A report whose numbers hang together well enough to be read."""
     random = np.random.default_rng(seed)
     records = _make_records(random, verdict, n_forget, has_oracle, has_original, n_groups, ids)
-    failed = [GuardFinding("identical_models", "fail", "Unlearned and oracle embeddings are the same array.", "Give the unlearned model.")]
-    chosen = guards if guards is not None else (failed if verdict == "invalid" else []) + (GUARDS if verdict != "erased" else [])
+    failed = [
+        GuardFinding(
+            "identical_models",
+            "fail",
+            "Unlearned and oracle embeddings are the same array.",
+            "Give the unlearned model.",
+        )
+    ]
+    chosen = (
+        guards
+        if guards is not None
+        else (failed if verdict == "invalid" else []) + (GUARDS if verdict != "erased" else [])
+    )
     return Report(
         verdict=verdict,
         reason=_REASONS[verdict],
@@ -56,15 +68,26 @@ def make_report(
         guards=chosen,
         settings=AuditSettings(),
         provenance={
-            "ruler_version": "0.1.0",
-            "created": "2026-01-15T10:00:00.000+00:00",
-            "packages": {"numpy": "2.4.0", "python": "3.11.2"},
-            "shapes": {"unlearned": {"forget": [n_forget, 64], "retain": [n_retain, 64], "held_out": [n_held_out, 64]}},
-            "hashes": {"unlearned": {"forget": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"}},
+            "ruler": "0.1.0",
+            "python": "3.11.2",
+            "numpy": "2.4.0",
+            "created_at": "2026-01-15T10:00:00+00:00",
+            "arrays": {
+                model: {
+                    side: {"shape": [n, 64], "dtype": "float32", "sha256": f"{seed + n:064x}"}
+                    for side, n in (("forget", n_forget), ("retain", n_retain), ("held_out", n_held_out))
+                    if n
+                }
+                for model in ("unlearned", "oracle", "original")
+                if model == "unlearned" or {"oracle": has_oracle, "original": has_original}[model]
+            },
         },
         distributions=_make_distributions(random, records, n_held_out, n_retain, has_oracle, verdict),
         pairing=Pairing(0.9981, NAN, True, False, 0) if has_oracle else None,
-        outputs={"unlearned": {"retain_accuracy": 0.973, "forget_accuracy": 0.95}, "oracle": {"retain_accuracy": 0.975}},
+        outputs={
+            "unlearned": {"retain_accuracy": 0.973, "forget_accuracy": 0.95},
+            "oracle": {"retain_accuracy": 0.975},
+        },
     )
 
 
@@ -80,11 +103,13 @@ def _make_records(random, verdict, n, has_oracle, has_original, n_groups, ids):
     order = np.argsort(p_value)
     q_value = np.empty(n)
     q_value[order] = np.minimum.accumulate((p_value[order] * n / np.arange(1, n + 1))[::-1])[::-1]
-    flag = verdict if verdict in ("residual", "displaced") else "residual"
+    flag = "further from the oracle than the control" if has_oracle else "apart from retain records"
     return pd.DataFrame(
         {
             "id": ids if ids is not None else [f"patient-{number:05d}" for number in random.permutation(n)],
-            "group": [f"person {number % n_groups}" for number in range(n)] if n_groups else pd.Series([None] * n, dtype=object),
+            "group": [f"person {number % n_groups}" for number in range(n)]
+            if n_groups
+            else pd.Series([None] * n, dtype=object),
             "oracle_similarity": oracle,
             "oracle_gap": oracle - 0.996,
             "shift": random.normal(-0.0005, 0.001, n) if has_original and has_oracle else NAN,
@@ -95,7 +120,7 @@ def _make_records(random, verdict, n, has_oracle, has_original, n_groups, ids):
             "nearest_p_value": random.random(n),
             "p_value": p_value,
             "q_value": q_value,
-            "finding": np.where(q_value <= 0.05, flag, "unremarkable"),
+            "finding": np.where(q_value <= 0.05, flag, ALIKE),
         }
     )
 
@@ -109,9 +134,9 @@ def _make_groups(records: pd.DataFrame) -> pd.DataFrame:
             "oracle_similarity": grouped["oracle_similarity"].mean().to_numpy(),
             "nearest_similarity": grouped["nearest_similarity"].mean().to_numpy(),
             "shift": grouped["shift"].mean().to_numpy(),
+            "n_flagged": grouped["q_value"].apply(lambda q: int((q <= 0.05).sum())).to_numpy(),
             "p_value": grouped["p_value"].min().to_numpy(),
             "q_value": grouped["q_value"].min().to_numpy(),
-            "n_flagged": grouped["q_value"].apply(lambda q: int((q <= 0.05).sum())).to_numpy(),
             "finding": grouped["finding"].first().to_list(),
         }
     )
@@ -150,7 +175,7 @@ def _make_metric(name, verdict, control, n_forget, n_control, has_original):
         minimum_detectable_effect=NAN,
         n_needed=None,
         paper_null=paper_null,
-        paper_reading={"m1": "", "m2": "below 0: residual", "m3": "below 0: moved away", "m4": "above 0.5: residual"}[name],
+        paper_reading={"m1": "", "m2": "residual", "m3": "", "m4": "residual"}[name],
     )
     if name in ("m1", "m3"):
         return base
@@ -168,7 +193,9 @@ def _make_metric(name, verdict, control, n_forget, n_control, has_original):
         equivalence_p_value=0.004 if verdict == "erased" else 0.871,
         control=control,
         verdict=verdict if name == "m2" or verdict in ("erased", "invalid") else "inconclusive",
-        reason="The forget records differ from the control." if verdict in ("residual", "displaced") else "No clear difference was seen.",
+        reason="The forget records differ from the control."
+        if verdict in ("residual", "displaced")
+        else "No clear difference was seen.",
         n_control=n_control,
         minimum_detectable_effect=0.142,
         n_needed=310,
@@ -181,8 +208,14 @@ def _make_metric(name, verdict, control, n_forget, n_control, has_original):
 def _make_distributions(random, records, n_held_out, n_retain, has_oracle, verdict):
     most = 2000
     shown = min(n_retain, most)
-    oracle = {"forget": records["oracle_similarity"].to_numpy()[:most], "retain": _similarities(random, shown, 0.9972, 0.5)}
-    nearest = {"forget": records["nearest_similarity"].to_numpy()[:most], "retain": _similarities(random, shown, 0.9986, 0.6)}
+    oracle = {
+        "forget": records["oracle_similarity"].to_numpy()[:most],
+        "retain": _similarities(random, shown, 0.9972, 0.5),
+    }
+    nearest = {
+        "forget": records["nearest_similarity"].to_numpy()[:most],
+        "retain": _similarities(random, shown, 0.9986, 0.6),
+    }
     counts = {"forget": np.histogram(random.beta(1.5, 1.2, len(records)), bins=20, range=(0, 1))[0].astype(float)}
     if n_held_out:
         oracle["held_out"] = _similarities(random, n_held_out, 0.996, 0.6)

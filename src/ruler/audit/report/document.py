@@ -5,7 +5,6 @@ After a change of the findings, write the schema anew: ``python -m ruler.audit.r
 """
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -22,7 +21,7 @@ from ruler.core.files import write_atomically
 if TYPE_CHECKING:
     import pandas as pd
 
-VERSION = 1
+VERSION: Literal[1] = 1
 SCHEMA_PATH = Path(__file__).with_name("schema.json")
 _NOT_NUMBERS = ["NaN", "Infinity", "-Infinity"]
 
@@ -49,9 +48,9 @@ class GroupPart(_Part):
     oracle_similarity: float
     nearest_similarity: float
     shift: float
+    n_flagged: int
     p_value: float
     q_value: float
-    n_flagged: int
     finding: str | None
 
 
@@ -84,26 +83,24 @@ class ReportDocument(_Part):
 
 def write_document(report: Report, *, records_digest: str) -> str:
     """The text of report.json."""
-    document = ReportDocument.model_validate(
-        {
-            "verdict": report.verdict,
-            "reason": report.reason,
-            "metrics": {name: asdict(metric) for name, metric in report.metrics.items()},
-            "groups": None if report.groups is None else report.groups.to_dict(orient="records"),
-            "guards": [asdict(guard) for guard in report.guards],
-            "settings": asdict(report.settings),
-            "provenance": _plain(report.provenance),
-            "distributions": _plain(vars(report.distributions)),
-            "pairing": None if report.pairing is None else asdict(report.pairing),
-            "outputs": _plain(report.outputs),
-            "records": {
-                "sha256": records_digest,
-                "n_records": len(report.records),
-                "columns": list(report.records.columns),
-            },
-        }
-    )
-    return document.model_dump_json(indent=2) + "\n"
+    content = {
+        "verdict": report.verdict,
+        "reason": report.reason,
+        "metrics": {name: asdict(metric) for name, metric in report.metrics.items()},
+        "groups": None if report.groups is None else report.groups.to_dict(orient="records"),
+        "guards": [asdict(guard) for guard in report.guards],
+        "settings": asdict(report.settings),
+        "provenance": report.provenance,
+        "distributions": vars(report.distributions),
+        "pairing": None if report.pairing is None else asdict(report.pairing),
+        "outputs": report.outputs,
+        "records": {
+            "sha256": records_digest,
+            "n_records": len(report.records),
+            "columns": [str(name) for name in report.records.columns],
+        },
+    }
+    return ReportDocument.model_validate(_plain(content)).model_dump_json(indent=2) + "\n"
 
 
 def read_document(document: ReportDocument, records: "pd.DataFrame") -> Report:
@@ -111,7 +108,7 @@ def read_document(document: ReportDocument, records: "pd.DataFrame") -> Report:
     return Report(
         verdict=document.verdict,
         reason=document.reason,
-        metrics=dict(document.metrics),
+        metrics={str(name): metric for name, metric in document.metrics.items()},
         records=records,
         groups=None if document.groups is None else _frame_groups(document.groups),
         guards=document.guards,
@@ -139,21 +136,24 @@ def _as_arrays(values: Mapping[str, list[float]]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Mappings, arrays and NumPy scalars as JSON's own kinds; what JSON cannot hold becomes text."""
+    """Mappings, arrays and NumPy scalars as JSON's own kinds; anything else becomes text."""
     if isinstance(value, Mapping):
         return {str(key): _plain(entry) for key, entry in value.items()}
     if isinstance(value, np.ndarray | np.generic):
         return _plain(value.tolist())
     if isinstance(value, list | tuple | set | frozenset):
         return [_plain(entry) for entry in value]
-    if isinstance(value, float) and not math.isfinite(value):
+    if value is None or isinstance(value, int | float):
         return value
-    return value if value is None or isinstance(value, str | int | float) else str(value)
+    return str(value).encode("utf-8", "backslashreplace").decode("utf-8")  # a lone surrogate is no JSON
 
 
 class _SchemaWriter(GenerateJsonSchema):
     def float_schema(self, schema: Any) -> dict[str, Any]:
         return {"anyOf": [{"type": "number"}, {"enum": _NOT_NUMBERS}]}
+
+    def encode_default(self, dft: Any) -> Any:
+        return "NaN" if isinstance(dft, float) and dft != dft else super().encode_default(dft)
 
 
 def describe_schema() -> dict[str, Any]:
@@ -173,4 +173,4 @@ def describe_schema() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    write_atomically(SCHEMA_PATH, json.dumps(describe_schema(), indent=2) + "\n")
+    write_atomically(SCHEMA_PATH, json.dumps(describe_schema(), indent=2, allow_nan=False) + "\n")

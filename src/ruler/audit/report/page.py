@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 import ruler
 from ruler.audit.findings import Report
+from ruler.audit.records import ALIKE
 from ruler.audit.report import display, figures, wording
 from ruler.audit.report.record_tables import show_groups, show_records
 
@@ -56,12 +57,15 @@ def render_page(report: Report) -> str:
             severity_words=_SEVERITY_WORDS,
             metrics=[metric for _, metric in sorted(report.metrics.items())],
             metric_words=wording.METRICS,
+            gauge=figures.draw_gauge(report),
             effects=figures.draw_effects(report),
             distributions=_draw_distributions(report),
             ranks=figures.draw_ranks(report.distributions),
+            alike=ALIKE,
             tables={"records": show_records(report), "groups": show_groups(report)},
             settings=vars(report.settings),
-            provenance=_flatten(report.provenance),
+            provenance=_list_provenance(report.provenance),
+            arrays=_list_arrays(report.provenance),
             output_rows=_tabulate_outputs(report.outputs),
             level=f"{100 * (1 - report.settings.alpha):g}%",
             version=ruler.__version__,
@@ -108,48 +112,34 @@ def _hash_for_policy(content: str) -> Markup:
 
 
 def _gather_facts(report: Report) -> list[Fact]:
-    control = wording.find_control(report)
-    shapes = report.provenance.get("shapes")
-    facts = [Fact("Forget", _count_side(report, "forget", shapes), "records that were to be forgotten")]
-    if control == "held-out":
-        facts.append(Fact("Held-out", _count_side(report, "held_out", shapes), "records no model was trained on"))
-    facts.append(Fact("Retain", _count_side(report, "retain", shapes), "records the model may know"))
-    facts.append(Fact("Control", control.capitalize(), wording.CONTROLS[control]))
+    facts = [Fact("Forget", _count_side(report, "forget"), "records that were to be forgotten")]
+    if wording.find_control(report) == "held-out":
+        facts.append(Fact("Held-out", _count_side(report, "held_out"), "records no model was trained on: the control"))
+    else:
+        facts.append(Fact("Control", "Placebo", "random sets in place of held-out records: weaker"))
+    facts.append(Fact("Retain", _count_side(report, "retain"), "records that the model may know"))
     facts.append(Fact("Oracle", *_describe_oracle(report)))
-    has_original = (
-        any(metric.original_effect is not None for metric in report.metrics.values()) or "m3" in report.metrics
+    has_original = any(metric.original_effect is not None for metric in report.metrics.values())
+    known = ("Given", "old contrasts and new ones are told apart")
+    facts.append(
+        Fact("Original model", *(known if has_original else ("Not given", "direction is read as in the paper")))
     )
-    original = (
-        ("Given", "so old contrasts and new ones are told apart")
-        if has_original
-        else (
-            "Not given",
-            "so the direction is read as in the paper",
-        )
-    )
-    facts.append(Fact("Original model", *original))
     return facts
 
 
-def _count_side(report: Report, side: str, shapes: Any) -> str:
-    """How many records a side has: from the recorded shapes, else from what the plots keep of it."""
+def _count_side(report: Report, side: str) -> str:
     try:
-        return display.format_count(int(shapes["unlearned"][side][0]))
-    except (KeyError, TypeError, IndexError, ValueError):
-        pass
-    if side == "forget":
-        return display.format_count(len(report.records))
-    n_plotted = len(report.distributions.nearest_similarity.get(side, ()))
-    is_whole = n_plotted < report.settings.n_plotted
-    return f"{'' if is_whole else 'at least '}{n_plotted:,}" if n_plotted else "\u2013"
+        return display.format_count(int(report.provenance["arrays"]["unlearned"][side]["shape"][0]))
+    except (KeyError, TypeError, IndexError, ValueError):  # provenance from elsewhere
+        return display.format_count(len(report.records)) if side == "forget" else "\u2013"
 
 
 def _describe_oracle(report: Report) -> tuple[str, str]:
     if report.pairing is None:
-        return "Not given", "so M1 to M3 could not be computed"
+        return "Not given", "M1 to M3 could not be computed"
     if report.pairing.is_aligned:
-        return "Aligned", "not seed-paired: turned onto the unlearned model\u2019s axes first"
-    return "Seed-paired" if report.pairing.is_paired else "Given", "a model retrained without the forget records"
+        return "Aligned", "retrained from another seed: turned onto the model\u2019s axes first"
+    return "Given", "retrained without the forget records" + (", same seed" if report.pairing.is_paired else "")
 
 
 def _draw_distributions(report: Report) -> list[Any]:
@@ -161,23 +151,41 @@ def _draw_distributions(report: Report) -> list[Any]:
     return [figure for figure in drawn if figure is not None]
 
 
-def _flatten(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+def _list_arrays(provenance: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """Model, records, shape, type and hash of every array that was audited."""
+    arrays = provenance.get("arrays")
+    if not isinstance(arrays, Mapping):
+        return []
+    return [
+        (_name_model(model), str(side).replace("_", "-"), *_describe_array(found))
+        for model, sides in arrays.items()
+        for side, found in sides.items()
+    ]
+
+
+def _name_model(name: Any) -> str:
+    return _MODEL_WORDS.get(str(name), str(name))
+
+
+def _describe_array(found: Mapping[str, Any]) -> tuple[str, str, str]:
+    shape = " \u00d7 ".join(display.format_count(length) for length in found.get("shape", ()))
+    return shape, str(found.get("dtype", "")), str(found.get("sha256", ""))
+
+
+def _list_provenance(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
     rows: list[tuple[str, str]] = []
     for key, value in values.items():
-        name = f"{prefix}{key}"
         if isinstance(value, Mapping):
-            rows += _flatten(value, f"{name} \u203a ")
-        elif isinstance(value, list | tuple):
-            rows.append((name, " \u00d7 ".join(map(str, value)) if "shapes" in name else ", ".join(map(str, value))))
+            rows += [] if key == "arrays" else _list_provenance(value, f"{prefix}{key} \u203a ")
         else:
-            rows.append((name, str(value)))
+            rows.append((f"{prefix}{key}", str(value)))
     return rows
 
 
 def _tabulate_outputs(outputs: Mapping[str, Mapping[str, float]]) -> tuple[list[str], list[tuple[str, list[str]]]]:
     names = list(dict.fromkeys(name for numbers in outputs.values() for name in numbers))
     rows = [
-        (_MODEL_WORDS.get(model, model), [display.format_number(numbers.get(name), 3) for name in names])
+        (_name_model(model), [display.format_number(numbers.get(name), 3) for name in names])
         for model, numbers in outputs.items()
     ]
     return [name.replace("_", " ") for name in names], rows

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from ruler.audit.findings import Report
+from ruler.audit.records import ALIKE
 from ruler.audit.report.display import choose_digits, format_number, format_p, is_missing, show_text
 
 if TYPE_CHECKING:
@@ -24,7 +25,11 @@ _COLUMNS = {
     "group": ("Group", "text", "The erasure request, or person, that it belongs to."),
     "n_records": ("Records", "count", "Forget records in the group."),
     "n_flagged": ("Flagged", "count", "Of these, records that stand out by themselves."),
-    "finding": ("Finding", "finding", "What the record shows, if it stands out among the control records."),
+    "finding": (
+        "Finding",
+        "finding",
+        f"How it stands out, where q is at most the audit\u2019s alpha; else \u201c{ALIKE}\u201d.",
+    ),
     "q_value": ("q", "p", "p after Benjamini and Hochberg\u2019s correction: the share of false alarms at this cut."),
     "p_value": ("p", "p", "Chance of a control record at least as far out."),
     "oracle_similarity": ("Oracle similarity", "number", "Cosine similarity to the same record in the oracle."),
@@ -96,7 +101,7 @@ def _show(frame: "pd.DataFrame", noun: str) -> PageTable:
         n_rows=len(frame),
         columns=columns,
         first=tuple(zip(*cells, strict=True)),
-        data=_embed({"noun": noun, "columns": [vars(column) for column in columns], "values": values}),
+        data=_embed({"noun": noun, "alike": ALIKE, "columns": [vars(column) for column in columns], "values": values}),
         findings=tuple(sorted({str(finding) for finding in findings if finding})),
         is_clipped=any(isinstance(cell, str) and len(cell) > limit for cells in values.values() for cell in cells),
     )

@@ -10,7 +10,15 @@ from ruler.audit.report.display import (
     format_p,
     show_text,
 )
-from ruler.audit.report.wording import CONTROLS, HEADLINES, METRICS, explain_limits, explain_meaning, find_control
+from ruler.audit.report.wording import (
+    CONTROLS,
+    HEADLINES,
+    METRICS,
+    explain_guesses,
+    explain_limits,
+    explain_meaning,
+    find_control,
+)
 
 _WIDTH = 100
 _MOST_NAMED = 5
@@ -35,7 +43,7 @@ def summarise(report: Report) -> str:
 
 def _say_verdict(report: Report) -> list[str]:
     lines = [f"RULER audit: {report.verdict.upper()}", HEADLINES[report.verdict]]
-    for text in (report.reason, explain_meaning(report), explain_limits(report)):
+    for text in (f"{explain_meaning(report)} {explain_guesses(report)}", explain_limits(report), report.reason):
         lines += ["", *_wrap(text)]
     return lines
 
@@ -54,10 +62,10 @@ def _tabulate(report: Report) -> list[str]:
     if not report.metrics:
         return []
     level = f"{100 * (1 - report.settings.alpha):g}%"
-    header = ("", "value", "control", f"AUC [{level} interval]", "p", "equivalence p", "verdict")
+    header = ("", "value", "control", f"AUC [{level} interval]", "p", "equiv. p", "verdict")
     rows = [header, *(_row(metric) for _, metric in sorted(report.metrics.items()))]
     widths = [max(len(row[column]) for row in rows) for column in range(len(header))]
-    lines = ["   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     return [lines[0], "-" * max(map(len, lines)), *lines[1:]]
 
 

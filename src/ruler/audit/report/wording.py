@@ -12,18 +12,19 @@ HEADLINES = {
     "erased": "No trace of the forgotten records was found, and the test was sharp enough to see one.",
     "residual": "Traces of the forgotten records remain in the model.",
     "displaced": "The forgotten records were pushed aside, not erased.",
-    "inconclusive": "The evidence settles nothing: neither traces nor erasure could be shown.",
+    "inconclusive": "The evidence does not settle whether the records were forgotten.",
     "invalid": "The evidence is unsound, so this audit gives no verdict.",
 }
 
 _NOT_MEANING = {
-    "erased": "It says nothing about other layers, the model\u2019s outputs, other copies of the model, logs or backups, "
-    "and a single record can differ from the rest. It is a measurement, not a legal finding.",
+    "erased": "It says nothing about other layers, the model\u2019s outputs, other copies of the model, logs or "
+    "backups, and a single record can differ from the rest. It is a measurement, not a legal finding.",
     "residual": "It does not mean that the records can be read out of the model or that its outputs reveal them. "
     "It means that the model does not treat them like records it never learned from.",
     "displaced": "It does not mean that the old traces are still there, nor that they are gone. "
     "A new mark can itself give away which records were to be forgotten.",
-    "inconclusive": "It is not a sign of erasure: no difference found is not the same as no difference.",
+    "inconclusive": "It is not a sign of erasure, for no difference found is not the same as no difference; "
+    "nor is it a sign of failure.",
     "invalid": "It does not mean that unlearning failed, nor that it worked. "
     "Mend the evidence as described and audit again.",
 }
@@ -50,7 +51,7 @@ class MetricWords:
         title: Its name in the paper.
         question: What its number answers.
         reading: How to read the number.
-        paper_rule: The paper's fixed null, and why it is not a valid one.
+        paper_rule: Why the paper's fixed null is not a valid one; empty where it has none.
     """
 
     title: str
@@ -65,7 +66,7 @@ METRICS = {
         "Are the forget records where a model that never saw them would put them?",
         "Mean cosine similarity to the oracle, a model retrained without them; 1 is the same direction. "
         "It describes; it has no part in the verdict.",
-        "The paper gives it no null.",
+        "",
     ),
     "m2": MetricWords(
         "Calibration gap",
@@ -78,7 +79,7 @@ METRICS = {
         "Representation shift",
         "Did unlearning move the forget records towards the oracle?",
         "Above 0: towards; below 0: away. It needs the original model. It describes; it has no part in the verdict.",
-        "Says which way records moved, not whether they arrived.",
+        "A shift says which way records moved, not whether they arrived.",
     ),
     "m4": MetricWords(
         "Percentile rank",
@@ -105,29 +106,49 @@ def find_strongest(report: Report) -> MetricFinding | None:
 
 
 def explain_meaning(report: Report) -> str:
-    """What the verdict means, with its numbers."""
+    """What the verdict means for the forget records."""
     who = f"the {count_records(len(report.records), 'forgotten record')}"
     control = CONTROLS[find_control(report)]
-    strongest = find_strongest(report)
-    guesses = _count_guesses(strongest.effect) if strongest else ""
     if report.verdict == "erased":
-        bound = round(100 * (0.5 + report.settings.margin))
-        return (
-            f"In the layer that was examined, {who} cannot be told from {control} by more than the agreed margin: "
-            f"at most {bound} right guesses in 100, where 50 is chance. {guesses}"
-        ).rstrip()
+        return f"In the layer that was examined, {who} cannot be told from {control} by more than the agreed margin."
     if report.verdict == "residual":
-        return f"In the layer that was examined, {who} still differ from {control}. {guesses} {_explain_sign(report)}"
+        return f"In the layer that was examined, {who} still differ from {control}. {_explain_sign(report)}"
     if report.verdict == "displaced":
         return (
             f"In the layer that was examined, {who} differ from {control} in a way that unlearning itself made. "
-            f"{guesses} {_explain_sign(report)}"
+            f"{_explain_sign(report)}"
         )
     if report.verdict == "inconclusive":
-        return f"No clear difference between {who} and {control} was seen, {_explain_power(report)}"
-    failed = [guard for guard in report.guards if guard.severity == "fail"]
-    checks = "A check" if len(failed) <= 1 else f"{len(failed)} checks"
+        return (
+            f"In the layer that was examined, {who} could neither be told from {control} nor be shown to be like them. "
+            f"{_explain_power(report)}"
+        )
+    n_failed = sum(guard.severity == "fail" for guard in report.guards)
+    checks = "A check" if n_failed <= 1 else f"{n_failed} checks"
     return f"{checks} of the evidence failed, so the numbers below may not mean what they seem to."
+
+
+def explain_guesses(report: Report) -> str:
+    """How often a forget record is told from a control record, with chance and margin; empty where no metric says."""
+    strongest = find_strongest(report)
+    if strongest is None or report.verdict == "invalid":
+        return ""
+    return (
+        f"Shown one forget and one control record, whoever sees the representations tells them apart in "
+        f"{count_right_guesses(strongest.effect)} of 100 tries; 50 is chance, and up to "
+        f"{round(100 * (0.5 + report.settings.margin))} count as erased."
+    )
+
+
+def count_right_guesses(effect: float) -> int:
+    """An AUC as right guesses among 100 pairs, whichever way it points; 100 only where none is wrong.
+
+    Example:
+        >>> count_right_guesses(0.24), count_right_guesses(0.001), count_right_guesses(1.0)
+        (76, 99, 100)
+    """
+    share = max(effect, 1 - effect)
+    return 100 if share == 1 else min(99, round(100 * share))
 
 
 def explain_limits(report: Report) -> str:
@@ -135,30 +156,25 @@ def explain_limits(report: Report) -> str:
     return _NOT_MEANING[report.verdict]
 
 
-def _count_guesses(effect: float) -> str:
-    right = round(100 * max(effect, 1 - effect))
-    return (
-        f"Shown one of each, whoever sees the representations tells them apart in {right} of 100 tries; 50 is chance."
-    )
-
-
 def _explain_sign(report: Report) -> str:
-    if any(metric.original_effect is not None for metric in report.metrics.values()):
-        contrast = (
-            "The original model showed the same contrast"
-            if report.verdict == "residual"
-            else ("The original model did not show this contrast")
+    if all(metric.original_effect is None for metric in report.metrics.values()):
+        return (
+            "The original model was not given, so this is the paper\u2019s reading of the difference\u2019s direction."
         )
-        return f"{contrast}."
-    return "The original model was not given, so this is the paper\u2019s reading of the direction of the difference."
+    if report.verdict == "residual":
+        return "The original model showed the same contrast before unlearning."
+    return "The original model did not show this contrast before unlearning."
 
 
 def _explain_power(report: Report) -> str:
     metrics = [report.metrics[name] for name in DECIDING if name in report.metrics]
     blind = [m.minimum_detectable_effect for m in metrics if math.isfinite(m.minimum_detectable_effect)]
     needed = [m.n_needed for m in metrics if m.n_needed is not None and m.n_needed > m.n_forget]
-    seen = f"but one of fewer than {round(100 * (0.5 + min(max(blind), 0.5)))} right guesses in 100 could have been missed."
-    sentences = [seen if blind else "but the test could have missed one."]
+    noun = "forget group" if report.groups is not None else "forget record"
+    sentences = []
+    if blind:
+        least = round(100 * (0.5 + min(max(blind), 0.5)))
+        sentences.append(f"Fewer than {least} right guesses in 100 were likely to be missed.")
     if needed:
-        sentences.append(f"About {count_records(max(needed), 'forget record')} would settle it.")
+        sentences.append(f"About {count_records(max(needed), noun)} would show erasure, if it is true.")
     return " ".join(sentences)

@@ -2,6 +2,7 @@
 
 from ruler.audit.report.figures.distributions import draw_distributions
 from ruler.audit.report.figures.effects import draw_effects
+from ruler.audit.report.figures.gauge import draw_gauge
 from ruler.audit.report.figures.ranks import draw_ranks
 
-__all__ = ["draw_distributions", "draw_effects", "draw_ranks"]
+__all__ = ["draw_distributions", "draw_effects", "draw_gauge", "draw_ranks"]

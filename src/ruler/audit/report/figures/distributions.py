@@ -59,7 +59,7 @@ def draw_distributions(name: str, title: str, values: Mapping[str, FloatArray]) 
     sides = {side: numbers for side, numbers in sides.items() if len(numbers)}
     if "forget" not in sides:
         return None
-    axis = _fit_axis(np.concatenate(list(sides.values())))
+    axis = _fit_axis(sides)
     digits = choose_digits(np.concatenate(list(sides.values())))
     rows = tuple(_draw_row(side, numbers, axis, number, digits) for number, (side, numbers) in enumerate(sides.items()))
     n_below = int(sum((numbers < axis.low).sum() for numbers in sides.values()))
@@ -68,16 +68,17 @@ def draw_distributions(name: str, title: str, values: Mapping[str, FloatArray]) 
         name=name,
         title=title,
         sentence=_compare_medians(sides, digits),
-        height=_TOP + _ROW_STEP * len(rows) + 22,
+        height=rows[-1].base_y + 24,
         rows=rows,
-        ticks=axis.find_ticks(5 if digits < 5 else 3),
+        ticks=axis.find_ticks(4 if digits < 6 else 3),
         note=note,
     )
 
 
-def _fit_axis(pooled: FloatArray) -> Axis:
-    """From the lowest half per cent, so that a few strays do not squeeze the rest, to the top."""
-    low, high = float(np.quantile(pooled, 0.005)), float(pooled.max())
+def _fit_axis(sides: Mapping[str, FloatArray]) -> Axis:
+    """From near the bottom, so that a few strays do not squeeze the rest, to the top."""
+    low = min(float(np.quantile(numbers, 0.05 if len(numbers) < 100 else 0.01)) for numbers in sides.values())
+    high = max(float(numbers.max()) for numbers in sides.values())
     pad = max(0.02 * (high - low), 1e-6 * max(abs(high), 1e-3))
     return Axis(low - pad, high + pad)
 

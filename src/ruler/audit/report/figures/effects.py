@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from ruler.audit.findings import MetricFinding, Report
 from ruler.audit.report.display import format_interval, format_number
 from ruler.audit.report.figures.axes import Axis, Tick
-from ruler.audit.report.wording import METRICS
+from ruler.audit.report.wording import DECIDING, METRICS
 
 _TOP = 66.0
 _STEP = 58.0
@@ -42,8 +42,8 @@ class EffectFigure:
 
 
 def draw_effects(report: Report) -> EffectFigure | None:
-    """The metrics' AUCs beside the margin; None where no metric has one."""
-    metrics = [metric for _, metric in sorted(report.metrics.items()) if math.isfinite(metric.effect)]
+    """The deciding metrics' AUCs beside the margin; None where no metric has one."""
+    metrics = [m for name, m in sorted(report.metrics.items()) if name in DECIDING and math.isfinite(m.effect)]
     if not metrics:
         return None
     margin = report.settings.margin
@@ -51,8 +51,8 @@ def draw_effects(report: Report) -> EffectFigure | None:
     effects = tuple(_place_effect(metric, axis, _TOP + _STEP * number) for number, metric in enumerate(metrics))
     band = axis.place(0.5 - margin), axis.place(0.5 + margin)
     return EffectFigure(
-        sentence=f"The closer to 0.50, the less forget and control records can be told apart. Erased means shown to lie "
-        f"inside the band from {0.5 - margin:.2f} to {0.5 + margin:.2f}.",
+        sentence="The closer to 0.50, the less forget and control records can be told apart. Erased means shown to "
+        f"lie inside the band from {0.5 - margin:.2f} to {0.5 + margin:.2f}.",
         height=_TOP + _STEP * len(effects) + 12,
         effects=effects,
         band_x=band[0],

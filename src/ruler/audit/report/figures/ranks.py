@@ -35,7 +35,7 @@ def draw_ranks(distributions: Distributions) -> RankFigure | None:
     top = max(float(values.max()) for values in shares.values())
     held_out = shares.get("held_out")
     return RankFigure(
-        title="Where forget records rank among the records that were kept",
+        title="Percentile ranks among the retain records",
         sentence=_describe_ranks(forget),
         bars=draw_bars(shares["forget"] / top, base, height),
         outline="" if held_out is None else _outline(held_out / top, base, height),

@@ -1,7 +1,6 @@
 "use strict";
 (() => {
   const collator = new Intl.Collator(undefined, { numeric: true, sensitivity: "base" });
-  const marked = new Set(["residual", "displaced", "erased", "inconclusive"]);
   const isText = (column) => column.kind === "text" || column.kind === "finding";
 
   // The same rules as display.py, so that the first page does not change when the script takes over.
@@ -16,7 +15,7 @@
     return text.replace("-", "\u2212");
   }
 
-  function fill(cell, value, column) {
+  function fill(cell, value, column, alike) {
     const text = format(value, column);
     if (!isText(column)) {
       cell.textContent = text;
@@ -24,7 +23,7 @@
     }
     cell.className = "words";
     const inner = document.createElement(column.kind === "text" ? "bdi" : "span");
-    inner.className = column.kind === "text" ? "name" : "tag tag-" + (marked.has(text) ? text : "plain");
+    inner.className = column.kind === "text" ? "name" : "tag " + (text === alike ? "tag-plain" : "tag-flagged");
     inner.textContent = text;
     cell.append(inner);
     return cell;
@@ -32,7 +31,7 @@
 
   function enliven(root) {
     const data = JSON.parse(root.querySelector("[data-rows]").textContent);
-    const { columns, values, noun } = data;
+    const { columns, values, noun, alike } = data;
     const nRows = values[columns[0].key].length;
     const find = (name) => root.querySelector("[data-" + name + "]");
     const body = root.querySelector("tbody");
@@ -80,7 +79,7 @@
         columns.forEach((column, place) => {
           const cell = document.createElement(place ? "td" : "th");
           if (!place) cell.scope = "row";
-          line.append(fill(cell, values[column.key][row], column));
+          line.append(fill(cell, values[column.key][row], column, alike));
         });
         return line;
       }));
@@ -117,7 +116,7 @@
     find("previous").addEventListener("click", () => { page -= 1; render(); });
     find("next").addEventListener("click", () => { page += 1; render(); });
     root.querySelector(".controls").hidden = false;
-    find("page-note").hidden = true;
+    find("page-note").textContent = "; choose a heading to sort by it";
     render();
   }
 

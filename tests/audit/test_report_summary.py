@@ -1,0 +1,50 @@
+import sys
+from pathlib import Path
+
+import pytest
+
+from ruler.audit.report.wording import HEADLINES
+
+sys.path.insert(0, str(Path(__file__).parent))
+from report_factory import VERDICTS, make_report
+
+
+@pytest.mark.parametrize("verdict", VERDICTS)
+def test_verdict_headline_and_doubts_are_said(verdict):
+    report = make_report(verdict)
+    text = str(report)
+    assert text.startswith(f"RULER audit: {verdict.upper()}\n{HEADLINES[verdict]}\n")
+    assert all(len(line) <= 100 for line in text.splitlines())
+    assert text.isascii()
+    for guard in report.guards:
+        assert guard.name in text
+        assert "Cure:" in text
+
+
+def test_inconclusive_says_what_was_missed_and_what_it_takes():
+    text = " ".join(str(make_report("inconclusive")).split())
+    assert "Fewer than 64 right guesses in 100 were likely to be missed." in text
+    assert "About 310 forget records would show erasure" in text
+    assert "not a sign of erasure" in text
+
+
+def test_reading_of_the_sign_is_called_a_reading():
+    assert "paper's reading" in " ".join(str(make_report("residual", has_original=False)).split())
+    assert "original model showed the same contrast" in " ".join(str(make_report("residual")).split())
+
+
+def test_weaker_control_is_named():
+    assert "sets drawn at random" in " ".join(str(make_report("inconclusive", n_held_out=0)).split())
+
+
+def test_no_doubts_no_metrics():
+    report = make_report("erased", guards=[])
+    assert "Guards: none raised a doubt." in str(report)
+
+
+def test_names_cannot_reach_the_terminal_nor_flood_it():
+    names = [f"\x1b[31m{number}" + "x" * 10_000 for number in range(40)]
+    report = make_report("residual", ids=names)
+    text = str(report)
+    assert "\x1b" not in text
+    assert len(text) < 5_000

@@ -17,6 +17,11 @@ def test_both_tails_stand_out():
     assert conformal_p_values([-1.0, 2.0, 0.5], control).round(3).tolist() == [0.02, 0.02, 1.0]
 
 
+def test_the_low_tail_alone_has_twice_the_resolution():
+    control = np.linspace(0, 1, 99)
+    assert conformal_p_values([-1.0, 2.0], control, tail="low").tolist() == [0.01, 1.0]
+
+
 def test_ties_count_on_both_sides():
     assert conformal_p_values([1.0], np.ones(9)).tolist() == [1.0]
 

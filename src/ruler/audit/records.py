@@ -1,13 +1,15 @@
 """Which forget records, and which erasure requests, stand out from the control?"""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from ruler.audit.evidence import Evidence
 from ruler.core.optional import load_optional
-from ruler.core.types import FloatArray
+from ruler.core.types import FloatArray, IndexArray
 from ruler.metrics.percentile_rank import rank_within
 from ruler.stats.conformal import conformal_p_values
 from ruler.stats.multiplicity import adjust_p_values
@@ -16,18 +18,18 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ALIKE = "like the control"
-_FINDINGS = {
-    "oracle": ("further from the oracle than the control", "nearer to the oracle than the control"),
-    "nearest": ("apart from retain records", "nearer to retain records than the control"),
-}
+FAR_FROM_ORACLE = "further from the oracle than the control"
+APART = "further from retain records than the control"
+NEAR = "nearer to retain records than the control"
 
 
 def tabulate_records(evidence: Evidence) -> "pd.DataFrame":
     """One row a forget record, in the order given.
 
-    The p-value is conformal and two-sided, for memorised records can stand on either side; it is that of the
-    similarity to the oracle, or without an oracle to the nearest retain record. q-values are Benjamini-Hochberg's over
-    all records.
+    p-values are conformal. Similarity to the oracle counts when it is low: the oracle never saw the record, so that
+    memory can only lead away from it. Similarity to the nearest retain record counts on both sides, for records
+    memorised as exceptions stand apart. The record's p-value is the first, or without an oracle the second; q-values
+    are Benjamini-Hochberg's over all records.
     """
     pandas = load_optional("pandas", "listing the records of an audit")
     nearest = evidence.nearest["unlearned"]
@@ -42,13 +44,10 @@ def tabulate_records(evidence: Evidence) -> "pd.DataFrame":
         "percentile_rank": rank_within(to_retain, nearest["retain"].similarity[:, 0]),
         "nearest_p_value": conformal_p_values(to_retain, control),
     }
-    kind = "oracle" if evidence.has_oracle else "nearest"
-    columns["p_value"] = columns[f"{kind}_p_value"]
+    columns["p_value"] = columns["oracle_p_value" if evidence.has_oracle else "nearest_p_value"]
     columns["q_value"] = adjust_p_values(columns["p_value"])
-    scores, middle = (
-        (columns["oracle_similarity"], _oracle_control(evidence)) if evidence.has_oracle else (to_retain, control)
-    )
-    columns["finding"] = _name_findings(scores, np.median(middle), columns["q_value"] <= evidence.settings.alpha, kind)
+    is_flagged = columns["q_value"] <= evidence.settings.alpha
+    columns["finding"] = _name_findings(evidence, to_retain, np.median(control), is_flagged)
     table: pd.DataFrame = pandas.DataFrame(columns)
     return table
 
@@ -56,8 +55,9 @@ def tabulate_records(evidence: Evidence) -> "pd.DataFrame":
 def tabulate_groups(evidence: Evidence, records: "pd.DataFrame") -> "pd.DataFrame | None":
     """One row a group of the forget records, an erasure request each; None without groups.
 
-    The group's mean is compared with means of the control's groups, or of as many single control records where the
-    control has no groups, which takes the records of a group to be unlike each other.
+    The group's mean is compared with the means of the control's groups. Where the control has none, the records of the
+    group are permuted with the control's, which takes them to be unlike each other: likeness inside a group makes
+    the p-value too small.
     """
     if "forget" not in evidence.groups:
         return None
@@ -69,14 +69,13 @@ def tabulate_groups(evidence: Evidence, records: "pd.DataFrame") -> "pd.DataFram
         shift=("shift", "mean"),
         n_flagged=("finding", lambda found: int((found != ALIKE).sum())),
     )
-    control, labels = _control_scores(evidence)
-    draws = {size: _control_means(control, labels, size, evidence) for size in table["n_records"].unique()}
-    means, sizes = table[score].to_numpy(), table["n_records"].to_numpy()
-    table["p_value"] = [conformal_p_values([mean], draws[size])[0] for mean, size in zip(means, sizes, strict=True)]
+    control, _ = _control_scores(evidence)
+    judge = _make_group_judge(evidence)
+    table["p_value"] = records.groupby("group", sort=False)[score].agg(lambda own: judge(own.to_numpy()))
+    means = table[score].to_numpy()
     table["q_value"] = adjust_p_values(table["p_value"].to_numpy())
     is_flagged = (table["q_value"] <= evidence.settings.alpha).to_numpy()
-    kind = "oracle" if evidence.has_oracle else "nearest"
-    table["finding"] = _name_findings(means, control.mean(), is_flagged, kind)
+    table["finding"] = _name_findings(evidence, means, control.mean(), is_flagged)
     return table.reset_index()
 
 
@@ -90,7 +89,7 @@ def _compare_with_oracle(evidence: Evidence) -> dict[str, FloatArray]:
         "oracle_similarity": similarity,
         "oracle_gap": similarity - np.median(scores["unlearned"].by_side["retain"]),
         "shift": similarity - scores["original"].by_side["forget"] if evidence.has_original else missing,
-        "oracle_p_value": conformal_p_values(similarity, _oracle_control(evidence)),
+        "oracle_p_value": conformal_p_values(similarity, _oracle_control(evidence), tail="low"),
     }
 
 
@@ -107,21 +106,36 @@ def _control_scores(evidence: Evidence) -> tuple[FloatArray, npt.NDArray[Any] | 
     return _oracle_control(evidence), labels
 
 
-def _control_means(control: FloatArray, labels: npt.NDArray[Any] | None, size: int, evidence: Evidence) -> FloatArray:
-    """Means that a control of this size could have: of its own groups, else of random sets of its records."""
+def _make_group_judge(evidence: Evidence) -> Callable[[FloatArray], float]:
+    """Scores of a group -> p-value of their mean among the control's groups, or among random sets of records."""
+    control, labels = _control_scores(evidence)
     if labels is not None:
         codes = np.unique(labels, return_inverse=True)[1]
-        means: FloatArray = np.bincount(codes, weights=control) / np.bincount(codes)
-        return means
-    if size == 1:
-        return control
-    rng = np.random.default_rng(evidence.settings.seed)
-    drawn = control[rng.integers(len(control), size=(evidence.settings.n_permutations, size))]
-    return np.asarray(drawn.mean(axis=1))
+        means = np.bincount(codes, weights=control) / np.bincount(codes)
+        return lambda own: float(conformal_p_values([own.mean()], means, tail=_tail(evidence))[0])
+
+    @cache
+    def draw_sets(size: int) -> IndexArray:
+        rng, n_draws = np.random.default_rng(evidence.settings.seed), evidence.settings.n_permutations
+        return np.array([rng.choice(len(control) + size, size, replace=False) for _ in range(n_draws)])
+
+    def judge(own: FloatArray) -> float:
+        if len(own) == 1:
+            return float(conformal_p_values(own, control, tail=_tail(evidence))[0])
+        means = np.concatenate([control, own])[draw_sets(len(own))].mean(axis=1)
+        return float(conformal_p_values([own.mean()], means, tail=_tail(evidence))[0])
+
+    return judge
 
 
-def _name_findings(scores: FloatArray, middle: float, is_flagged: npt.NDArray[np.bool_], kind: str) -> list[str]:
-    under, over = _FINDINGS[kind]
-    return [
-        (under if s < middle else over) if flagged else ALIKE for s, flagged in zip(scores, is_flagged, strict=True)
-    ]
+def _tail(evidence: Evidence) -> Literal["low", "both"]:
+    return "low" if evidence.has_oracle else "both"
+
+
+def _name_findings(
+    evidence: Evidence, scores: FloatArray, middle: float, is_flagged: npt.NDArray[np.bool_]
+) -> list[str]:
+    if evidence.has_oracle:
+        return [FAR_FROM_ORACLE if flagged else ALIKE for flagged in is_flagged]
+    sides = np.where(scores < middle, APART, NEAR)
+    return [str(side) if flagged else ALIKE for side, flagged in zip(sides, is_flagged, strict=True)]

@@ -115,13 +115,13 @@ def plan(scale: int) -> dict[str, list[Job]]:
     """Every part of the study: its name and its jobs."""
     parts: dict[str, list[Job]] = {}
     for key in SIZES:
-        parts[f"null {key}"] = [(key, partial(_null_of_table, key, seed)) for seed in range(60 // scale)]
+        parts[f"null {key}"] = [(key, partial(_null_of_table, key, seed)) for seed in range(50 // scale)]
     for name in SYNTHETIC:
-        parts[f"null {name}"] = [(name, partial(_null_of_synthetic, name, seed)) for seed in range(150 // scale)]
+        parts[f"null {name}"] = [(name, partial(_null_of_synthetic, name, seed)) for seed in range(100 // scale)]
     for key in POWER_SETS:
-        parts[f"power {key}"] = [(key, partial(_power_of_table, key, seed)) for seed in range(20 // scale or 1)]
+        parts[f"power {key}"] = [(key, partial(_power_of_table, key, seed)) for seed in range(10 // scale)]
     for key in ("breast_cancer", "german_credit"):
-        parts[f"unpaired {key}"] = [(key, partial(measure_unpaired, key, seed)) for seed in range(60 // scale)]
+        parts[f"unpaired {key}"] = [(key, partial(measure_unpaired, key, seed)) for seed in range(40 // scale)]
     for n in (5, 10, 20, 50, 100, 200):
         parts[f"small {n}"] = [(str(n), partial(measure_small, n, seed)) for seed in range(200 // scale)]
     return parts

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-import ruler
 from ruler.core.optional import load_optional
+from ruler.core.version import __version__
 from ruler.experiment.store import Provenance
 
 
@@ -16,7 +16,7 @@ def describe_run(device: str) -> Provenance:
     """The provenance of everything that this process and its workers make.
 
     Example:
-        >>> describe_run("cpu").ruler_version == ruler.__version__
+        >>> describe_run("cpu").ruler_version == __version__
         True
     """
     machine = f"{_name_processor()}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}"
@@ -24,7 +24,7 @@ def describe_run(device: str) -> Provenance:
         machine = f"{load_optional('torch', 'training models').cuda.get_device_name()}, {machine}"
     return Provenance(
         device=device,
-        ruler_version=ruler.__version__,
+        ruler_version=__version__,
         commit=_find_commit(),
         torch_version=version("torch"),  # without loading it: only workers need it
         machine=machine,
@@ -47,7 +47,7 @@ def _name_processor() -> str:
 
 def _find_commit() -> str | None:
     """The commit of a source checkout, marked where files of the package differ from it; None when installed."""
-    home = Path(ruler.__file__).parent
+    home = Path(__file__).parents[1]
     if _ask_git(home, "ls-files", "--error-unmatch", "__init__.py") is None:
         return None  # some other project's repository around an installed package says nothing about us
     commit = _ask_git(home, "rev-parse", "--short=12", "HEAD")

@@ -12,11 +12,11 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-import ruler
 from ruler.audit.findings import Report
 from ruler.audit.records import ALIKE
 from ruler.audit.report import display, figures, wording
 from ruler.audit.report.record_tables import show_groups, show_records
+from ruler.core.version import __version__
 
 _SEVERITY_WORDS = {"fail": "Fails", "warn": "Warning", "note": "Note"}
 _MODEL_WORDS = {"unlearned": "Unlearned model", "oracle": "Oracle", "original": "Original model"}
@@ -47,7 +47,7 @@ def render_page(report: Report) -> str:
         .render(
             report=report,
             title=f"RULER audit: {report.verdict}",
-            headline=wording.HEADLINES[report.verdict],
+            headline=wording.choose_headline(report),
             meaning=wording.explain_meaning(report),
             limits=wording.explain_limits(report),
             control=wording.find_control(report),
@@ -68,7 +68,7 @@ def render_page(report: Report) -> str:
             arrays=_list_arrays(report.provenance),
             output_rows=_tabulate_outputs(report.outputs),
             level=f"{100 * (1 - report.settings.alpha):g}%",
-            version=ruler.__version__,
+            version=__version__,
             style=Markup(style),
             script=Markup(script),
             style_hash=_hash_for_policy(style),

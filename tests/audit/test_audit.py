@@ -88,9 +88,19 @@ def test_without_held_out_records_placebos_decide_and_the_weakness_is_said(make_
     report = audit(unlearned, oracle=oracle, settings=FAST)
     assert {one.control for one in report.metrics.values()} == {"placebo"}
     assert "retain records were trained on" in report.metrics["m4"].reason
-    assert report.verdict == "erased"
+    assert report.metrics["m2"].verdict == report.verdict == "erased"
+    assert "as retain records" in report.reason
     planted, _ = make_world(nearer=0.95)
     assert audit(planted[:2], settings=FAST).verdict == "residual"
+
+
+def test_likeness_to_retain_records_alone_never_shows_erasure(make_world):
+    # a model that remembers forget and retain records alike looks just so
+    unlearned, _ = make_world()
+    report = audit(unlearned[:2], settings=FAST)
+    assert report.metrics["m4"].equivalence_p_value <= 0.05
+    assert report.verdict == report.metrics["m4"].verdict == "inconclusive"
+    assert "only held-out records can show erasure" in report.reason
 
 
 def test_a_failed_guard_makes_the_audit_invalid(make_world):

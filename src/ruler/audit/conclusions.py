@@ -7,7 +7,7 @@ import numpy as np
 
 from ruler.audit.contrast import Measurement, measure_nearest, measure_oracle_gap, measure_shift, take_interval
 from ruler.audit.evidence import Evidence
-from ruler.audit.findings import Interval, MetricFinding, MetricVerdict
+from ruler.audit.findings import Control, Interval, MetricFinding, MetricVerdict
 from ruler.audit.settings import AuditSettings
 from ruler.audit.verdict import DECIDING, decide_metric, read_by_paper
 from ruler.core.types import FloatArray
@@ -42,10 +42,11 @@ def invalidate(finding: MetricFinding, reason: str) -> MetricFinding:
 def _conclude(name: str, found: Measurement, evidence: Evidence) -> MetricFinding:
     settings, contrast = evidence.settings, found.contrast
     equivalence_p = equivalence_p_value(contrast, settings.margin)
+    control_name: Control = "held-out" if evidence.has_held_out else "placebo"
     verdict: MetricVerdict = "descriptive"
     reason = _WHY.get(name, "")
     if name in DECIDING:
-        verdict, reason = decide_metric(name, found, equivalence_p, settings)
+        verdict, reason = decide_metric(name, found, equivalence_p, settings, control_name)
     forget, control = np.split(found.scores.values, [found.scores.units.n_records_first])
     has_spread = min(contrast.n_first, contrast.n_second) > 1
     share, share_interval = _share_left(found, settings)
@@ -61,7 +62,7 @@ def _conclude(name: str, found: Measurement, evidence: Evidence) -> MetricFindin
         p_value=contrast.p_value,
         equivalence_p_value=equivalence_p,
         margin=settings.margin,
-        control="held-out" if evidence.has_held_out else "placebo",
+        control=control_name,
         verdict=verdict,
         reason=reason if evidence.has_held_out else f"{reason} {_WEAKER}",
         n_forget=contrast.n_first,

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ruler.audit.contrast import Measurement, take_interval
-from ruler.audit.findings import GuardFinding, MetricFinding, Verdict
+from ruler.audit.findings import Control, GuardFinding, MetricFinding, Verdict
 from ruler.audit.settings import AuditSettings
 from ruler.core.types import FloatArray
 
@@ -18,7 +18,21 @@ RESIDUAL_SIDE = {"m2": -1, "m4": 1}
 """The paper's reading of the sign, for want of the original: further from the oracle, or nearer to retain records."""
 
 
-def decide_metric(name: str, found: Measurement, equivalence_p: float, settings: AuditSettings) -> tuple[Verdict, str]:
+def can_show_erasure(name: str, control: Control) -> bool:
+    """Whether likeness to the control speaks for forgetting.
+
+    M4 among placebos does not: a model that remembers forget and retain records alike looks just so.
+
+    Example:
+        >>> can_show_erasure("m4", "held-out"), can_show_erasure("m4", "placebo")
+        (True, False)
+    """
+    return not (name == "m4" and control == "placebo")
+
+
+def decide_metric(
+    name: str, found: Measurement, equivalence_p: float, settings: AuditSettings, control: Control = "held-out"
+) -> tuple[Verdict, str]:
     """The verdict of one metric and the reason for it.
 
     Erased needs equivalence shown; residual and displaced need a difference shown; the rest is inconclusive. A
@@ -29,8 +43,14 @@ def decide_metric(name: str, found: Measurement, equivalence_p: float, settings:
         found: The metric's contrast with its control.
         equivalence_p: Of the two one-sided tests.
         settings: Alpha and margin.
+        control: Whom the forget records were compared with.
     """
     is_different = found.contrast.p_value <= settings.alpha
+    if equivalence_p <= settings.alpha and not can_show_erasure(name, control):
+        return "inconclusive", (
+            "Forget and retain records are alike, but so they are in a model that remembers both: only held-out "
+            "records can show erasure by M4."
+        )
     if equivalence_p <= settings.alpha:
         seen = "a difference can be seen, yet it is" if is_different else "no difference is seen, and it is shown to be"
         return "erased", f"Forget and control records: {seen} within the margin of {settings.margin:g} around AUC 0.5."
@@ -47,20 +67,22 @@ def decide_overall(
     """The verdict of all deciding metrics together.
 
     Residual or displaced: at least one metric says so and its p-value holds after Holm's correction, which keeps the
-    chance of any false alarm at alpha. Erased: every metric says so (which needs no correction). Residual goes before
-    displaced.
+    chance of any false alarm at alpha. Erased: every metric that can show it says so (which needs no correction).
+    Residual goes before displaced.
     """
     failed = [guard for guard in guards if guard.severity == "fail"]
     if failed:
         return "invalid", f"The evidence cannot carry a verdict: {failed[0].message}"
     counted = {name: metrics[name] for name in DECIDING if name in metrics}
-    names = " and ".join(name.upper() for name in counted)
     for verdict in ("residual", "displaced"):
         for name, one in counted.items():
             if one.verdict == verdict and one.adjusted_p_value <= settings.alpha:
                 return verdict, f"{name.upper()}: {one.reason}"
-    if all(one.verdict == "erased" for one in counted.values()):
-        return "erased", f"By {names}, forget records are as records that were never trained on, within the margin."
+    able = {name: one for name, one in counted.items() if can_show_erasure(name, one.control)}
+    if able and all(one.verdict == "erased" for one in able.values()):
+        names = " and ".join(name.upper() for name in able)
+        peers = "records that were never trained on" if "m4" in able else "retain records"
+        return "erased", f"By {names}, forget records are as {peers}, within the margin."
     doubts = [f"{name.upper()}: {one.reason}" for name, one in counted.items() if one.verdict != "erased"]
     return "inconclusive", " ".join(doubts)
 

@@ -65,11 +65,11 @@ def load_records(path: Path) -> Any:
         raise FileFormatError(f"{path} must hold as many labels and ids as inputs, one a record.")
     parts = tuple(arrays[name] for name in ("inputs", "labels") if name in arrays)
     if "ids" in arrays:
-        return _NamedRecords(parts, arrays["ids"])
+        return NamedRecords(parts, arrays["ids"])
     return parts if len(parts) > 1 else parts[0]
 
 
-class _NamedRecords:
+class NamedRecords:
     """Records with ids, as a Dataset that `embed` reads."""
 
     def __init__(self, parts: tuple[npt.NDArray[Any], ...], ids: npt.NDArray[Any]) -> None:

@@ -1,0 +1,168 @@
+"""The paper's protocol, spelled plainly and run one model after the other, against `ruler reproduce`.
+
+The plain form is what the paper describes in the fewest lines of torch and NumPy: nothing is shared between conditions
+but the trained models, nothing is cached, and torch uses its threads as it likes.
+"""
+
+import copy
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F  # noqa: N812  # its name everywhere
+
+from ruler.core.errors import RulerError
+from ruler.core.types import FloatArray, Partition
+from ruler.data import load_tabular, partition_rows, split
+from ruler.experiment.run import RunSettings, run_studies
+from ruler.experiment.studies import STUDIES, narrow_studies
+
+_FRACTIONS = (0.01, 0.05, 0.10)
+_N_SEEDS = 2
+_GALLERY = 2000
+_TEMPERATURE = 2.0
+
+
+@dataclass(frozen=True)
+class ProtocolTiming:
+    """Two seeds of one dataset, three fractions, four methods, from training to metrics."""
+
+    dataset: str
+    plain_s: float
+    ruler_s: float
+    speedup: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return asdict(self)
+
+
+def time_protocol(datasets: tuple[str, ...]) -> Iterator[ProtocolTiming]:
+    """Time both forms on each dataset that is there; a dataset that is not is left out."""
+    for name in datasets:
+        try:
+            load_tabular(name)
+        except RulerError:
+            continue
+        plain_s = _time(lambda name=name: [run_plainly(name, seed) for seed in range(_N_SEEDS)])  # type: ignore[misc]
+        ruler_s = _time(lambda name=name: _run_with_ruler(name))  # type: ignore[misc]
+        yield ProtocolTiming(name, plain_s, ruler_s, plain_s / ruler_s)
+
+
+def _time(call: Callable[[], Any]) -> float:
+    started_s = time.perf_counter()
+    call()
+    return time.perf_counter() - started_s
+
+
+def _run_with_ruler(name: str) -> None:
+    studies = narrow_studies((STUDIES["primary"],), datasets=(name,), n_seeds=_N_SEEDS)
+    with tempfile.TemporaryDirectory() as folder:
+        run_studies(studies, RunSettings(Path(folder), models=Path(folder) / "models"))
+
+
+def run_plainly(name: str, seed: int) -> list[tuple[str, float, float, float]]:
+    """Method, forget fraction, M2 and M4 of every condition of one seed."""
+    parts = split(load_tabular(name))
+    x, y = torch.from_numpy(parts.train_features), torch.from_numpy(parts.train_target)
+    original = _train(x, y, seed)
+    rows = []
+    for fraction in _FRACTIONS:
+        partition = partition_rows(len(x), fraction)
+        oracle = _train(x[partition.retain], y[partition.retain], seed)
+        for method, (epochs, objective) in _METHODS.items():
+            unlearned = _unlearn(original, epochs, objective, _pick(x, y, partition))
+            rows.append((method, fraction, *_score(unlearned, oracle, x, partition)))
+    return rows
+
+
+Records = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
+Objective = Callable[[nn.Module, nn.Module, Records], torch.Tensor]
+
+
+def _pick(x: torch.Tensor, y: torch.Tensor, partition: Partition) -> Records:
+    return x[partition.forget], y[partition.forget], x[partition.retain], y[partition.retain]
+
+
+def _train(x: torch.Tensor, y: torch.Tensor, seed: int) -> nn.Module:
+    torch.manual_seed(seed)
+    model = nn.Sequential(
+        *(nn.Linear(x.shape[1], 128), nn.ReLU(), nn.Dropout(0.2)),
+        *(nn.Linear(128, 128), nn.ReLU(), nn.Dropout(0.2)),
+        nn.Linear(128, 2),
+    )
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    for _ in range(50):
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+    return model.eval()
+
+
+def _unlearn(original: nn.Module, epochs: int, objective: Objective, records: Records) -> nn.Module:
+    torch.manual_seed(100)
+    student = copy.deepcopy(original).train()
+    optimizer = torch.optim.Adam(student.parameters(), lr=5e-4)
+    for _ in range(epochs):
+        optimizer.zero_grad()
+        objective(student, original, records).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+    return student.eval()
+
+
+def _diverge(answer: torch.Tensor, teacher: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        target = F.softmax(teacher(x) / _TEMPERATURE, dim=1)
+    return F.kl_div(F.log_softmax(answer / _TEMPERATURE, dim=1), target, reduction="batchmean")
+
+
+def _ascend(student: nn.Module, teacher: nn.Module, records: Records) -> torch.Tensor:
+    return -F.cross_entropy(student(records[0]), records[1])
+
+
+def _fine_tune(student: nn.Module, teacher: nn.Module, records: Records) -> torch.Tensor:
+    return F.cross_entropy(student(records[2]), records[3])
+
+
+def _neggrad_plus(student: nn.Module, teacher: nn.Module, records: Records) -> torch.Tensor:
+    return 0.6 * _fine_tune(student, teacher, records) + 0.4 * _ascend(student, teacher, records)
+
+
+def _scrub(student: nn.Module, teacher: nn.Module, records: Records) -> torch.Tensor:
+    forget, _, retain, labels = records
+    kept = student(retain)
+    keep = F.cross_entropy(kept, labels) + _diverge(kept, teacher, retain)
+    return 0.6 * keep - 0.4 * _diverge(student(forget), teacher, forget)
+
+
+_METHODS: dict[str, tuple[int, Objective]] = {
+    "gradient_ascent": (5, _ascend),
+    "neggrad_plus": (10, _neggrad_plus),
+    "fine_tuning": (10, _fine_tune),
+    "scrub": (10, _scrub),
+}
+
+
+def _score(unlearned: nn.Module, oracle: nn.Module, x: torch.Tensor, partition: Partition) -> tuple[float, float]:
+    ours, theirs = _embed(unlearned, x), _embed(oracle, x)
+    similarity = (ours * theirs).sum(axis=1)
+    draw = np.random.RandomState(42).choice(len(partition.retain), min(500, len(partition.retain)), replace=False)
+    m2 = similarity[partition.forget].mean() - np.median(similarity[partition.retain[draw]])
+    gallery = ours[partition.retain[:_GALLERY]]
+    among = gallery @ gallery.T
+    np.fill_diagonal(among, -2.0)
+    nearest = (ours[partition.forget] @ gallery.T).max(axis=1)
+    return float(m2), float((among.max(axis=1)[None] <= nearest[:, None]).mean())
+
+
+def _embed(model: nn.Module, x: torch.Tensor) -> FloatArray:
+    with torch.no_grad():
+        rows = model[:5](x).double().numpy()  # type: ignore[index]
+    unit: FloatArray = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+    return unit

@@ -1,0 +1,41 @@
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from ruler.bench import measure, search
+from ruler.cli.app import app
+
+
+@pytest.mark.parametrize("kind", ["diffuse", *(case.kind for case in search.KINDS)])
+def test_every_engine_finds_the_same_neighbours(kind):
+    rows = search.make_rows(search.Case(kind, 400, 24))
+    ours = search.ENGINES["ruler"](rows)()
+    value, _ = search.ENGINES["plain float64 loop"](rows)()
+    np.testing.assert_allclose(ours.similarity[:, 0], value, rtol=0, atol=1e-12)
+    similarity, _ = search.ENGINES["faiss IndexFlatIP"](rows)()
+    np.testing.assert_allclose(similarity[:, 1], value, rtol=0, atol=1e-5)
+    distance, _ = search.ENGINES["scikit-learn brute"](rows)()
+    np.testing.assert_allclose(1 - distance[:, 0], value, rtol=0, atol=1e-5)
+
+
+def _prepare_allocation():
+    return lambda: np.ones(25_000_000).sum()  # 200 MB
+
+
+def test_memory_is_measured_beyond_what_was_there():
+    found = measure.measure_apart(_prepare_allocation, repeats=2)
+    assert 150 < found.extra_mb < 300
+    assert found.elapsed_s > 0
+
+
+def test_bench_writes_its_numbers(tmp_path, monkeypatch):
+    monkeypatch.setattr(search, "SIZES", (search.Case("diffuse", 300, 8),))
+    monkeypatch.setattr(search, "KINDS", ())
+    monkeypatch.setattr("ruler.cli.bench._QUICK_SETS", ())
+    done = CliRunner().invoke(app, ["bench", "--quick", "--json", str(tmp_path / "bench.json")])
+    assert done.exit_code == 0, done.output
+    numbers = json.loads((tmp_path / "bench.json").read_text())
+    assert numbers["search"][0]["engine"] == "ruler"
+    assert numbers["machine"]["cores"] >= 1

@@ -28,7 +28,7 @@ def check_size(evidence: Evidence) -> Iterator[GuardFinding]:
         "too_few_records",
         "warn" if is_blind else "note",
         f"{n_forget} forget {unit} against {n_control} {control} ones are too few to show erasure: even an AUC of "
-        f"exactly 0.5 would be known to within {reach:.2f} only, and the margin is {margin:g}. {left}: an AUC of "
+        f"exactly 0.5 would be known to within {reach:.3f} only, and the margin is {margin:g}. {left}: an AUC of "
         f"{min(1.0, 0.5 + visible):.2f} or {max(0.0, 0.5 - visible):.2f}.",
         f"Audit at least {_advise(n_control, (margin / float(norm.ppf(1 - alpha))) ** 2)}, or set a wider margin "
         "that you can defend.",

@@ -9,9 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from ruler.audit.audit import audit
 from ruler.audit.findings import Report
 from ruler.audit.report import files
 from ruler.audit.report.document import SCHEMA_PATH, describe_schema
+from ruler.audit.settings import AuditSettings
 from ruler.core.errors import FileFormatError, InputError
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -66,6 +68,22 @@ def test_schema_refuses_other_content(change, tmp_path):
     content = json.loads((make_report(n_retain=2).save(tmp_path) / "report.json").read_text())
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({**content, **change}, json.loads(SCHEMA_PATH.read_text()))
+
+
+@pytest.mark.parametrize("has_everything", [True, False])
+def test_a_real_audit_survives(has_everything, tmp_path, random):
+    oracle = tuple(random.normal(size=(n, 8)) for n in (30, 120, 60))
+    unlearned, original = (
+        tuple(rows + spread * random.normal(size=rows.shape) for rows in oracle) for spread in (0.1, 0.4)
+    )
+    settings = AuditSettings(n_permutations=99, n_bootstrap=99)
+    extras = {"oracle": oracle, "original": original, "groups": [f"person {row // 3}" for row in range(30)]}
+    models = (unlearned, extras) if has_everything else (unlearned[:2], {})
+    report = audit(models[0], **models[1], settings=settings)
+    folder = report.save(tmp_path)
+    assert_same(report, Report.load(folder))
+    content = json.loads((folder / "report.json").read_text())
+    jsonschema.Draft202012Validator(json.loads(SCHEMA_PATH.read_text())).validate(content)
 
 
 def test_published_schema_is_up_to_date():

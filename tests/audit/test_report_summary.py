@@ -1,9 +1,10 @@
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from ruler.audit.report.wording import HEADLINES
+from ruler.audit.report.wording import choose_headline
 
 sys.path.insert(0, str(Path(__file__).parent))
 from report_factory import VERDICTS, make_report
@@ -13,7 +14,7 @@ from report_factory import VERDICTS, make_report
 def test_verdict_headline_and_doubts_are_said(verdict):
     report = make_report(verdict)
     text = str(report)
-    assert text.startswith(f"RULER audit: {verdict.upper()}\n{HEADLINES[verdict]}\n")
+    assert text.startswith(f"RULER audit: {verdict.upper()}\n{choose_headline(report)}\n")
     assert all(len(line) <= 100 for line in text.splitlines())
     assert text.isascii()
     for guard in report.guards:
@@ -48,3 +49,10 @@ def test_names_cannot_reach_the_terminal_nor_flood_it():
     text = str(report)
     assert "\x1b" not in text
     assert len(text) < 5_000
+
+
+def test_a_difference_within_the_margin_is_not_called_traceless():
+    report = make_report("erased")
+    assert choose_headline(report).startswith("No trace")
+    report.metrics["m4"] = replace(report.metrics["m4"], p_value=0.01)
+    assert choose_headline(report) == "What is left of the forgotten records lies within the agreed margin."

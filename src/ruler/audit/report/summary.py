@@ -12,8 +12,8 @@ from ruler.audit.report.display import (
 )
 from ruler.audit.report.wording import (
     CONTROLS,
-    HEADLINES,
     METRICS,
+    choose_headline,
     explain_guesses,
     explain_limits,
     explain_meaning,
@@ -42,7 +42,7 @@ def summarise(report: Report) -> str:
 
 
 def _say_verdict(report: Report) -> list[str]:
-    lines = [f"RULER audit: {report.verdict.upper()}", HEADLINES[report.verdict]]
+    lines = [f"RULER audit: {report.verdict.upper()}", choose_headline(report)]
     for text in (f"{explain_meaning(report)} {explain_guesses(report)}", explain_limits(report), report.reason):
         lines += ["", *_wrap(text)]
     return lines

@@ -8,13 +8,15 @@ from ruler.audit.report.display import count_records
 
 DECIDING = ("m2", "m4")
 
-HEADLINES = {
+_HEADLINES = {
     "erased": "No trace of the forgotten records was found, and the test was sharp enough to see one.",
     "residual": "Traces of the forgotten records remain in the model.",
     "displaced": "The forgotten records were pushed aside, not erased.",
     "inconclusive": "The evidence does not settle whether the records were forgotten.",
     "invalid": "The evidence is unsound, so this audit gives no verdict.",
 }
+
+_WITHIN_MARGIN = "What is left of the forgotten records lies within the agreed margin."
 
 _NOT_MEANING = {
     "erased": "It says nothing about other layers, the model\u2019s outputs, other copies of the model, logs or "
@@ -103,6 +105,14 @@ def find_strongest(report: Report) -> MetricFinding | None:
     measured = [m for n, m in report.metrics.items() if n in DECIDING and math.isfinite(m.effect)]
     carrying = [m for m in measured if m.verdict == report.verdict]
     return max(carrying or measured, key=lambda metric: abs(metric.effect - 0.5), default=None)
+
+
+def choose_headline(report: Report) -> str:
+    """The verdict as one plain sentence; erased records in which a difference was seen are not called traceless."""
+    deciding = [metric for name, metric in report.metrics.items() if name in DECIDING]
+    if report.verdict == "erased" and any(metric.p_value <= report.settings.alpha for metric in deciding):
+        return _WITHIN_MARGIN
+    return _HEADLINES[report.verdict]
 
 
 def explain_meaning(report: Report) -> str:

@@ -7,11 +7,14 @@ import ruler
 
 def test_public_names_are_pinned():
     assert ruler.__all__ == [
+        "AuditSettings",
         "Embeddings",
         "Neighbors",
+        "Report",
         "RulerError",
         "all_metrics",
         "audit",
+        "audit_models",
         "cosine_similarity",
         "embed",
         "find_neighbors",

@@ -7,6 +7,9 @@ from ruler.core.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from ruler.audit.audit import audit as audit
+    from ruler.audit.findings import Report as Report
+    from ruler.audit.models import audit_models as audit_models
+    from ruler.audit.settings import AuditSettings as AuditSettings
     from ruler.core.errors import RulerError as RulerError
     from ruler.core.types import Embeddings as Embeddings
     from ruler.core.types import Neighbors as Neighbors
@@ -21,11 +24,14 @@ if TYPE_CHECKING:
     from ruler.unlearning import unlearn as unlearn
 
 _HOME_OF = {
+    "AuditSettings": "ruler.audit.settings",
     "Embeddings": "ruler.core.types",
     "Neighbors": "ruler.core.types",
+    "Report": "ruler.audit.findings",
     "RulerError": "ruler.core.errors",
     "all_metrics": "ruler.metrics",
     "audit": "ruler.audit",
+    "audit_models": "ruler.audit.models",
     "cosine_similarity": "ruler.metrics",
     "embed": "ruler.embeddings",
     "find_neighbors": "ruler.neighbors",

@@ -19,9 +19,7 @@ LME4 = json.loads((GOLDEN / "mixed_model_lme4.json").read_text())["fits"]
 def test_equals_lme4(name):
     case, expected = CASES[name], LME4[name]
     fit = fit_random_intercept(case["values"], case["groups"], case["null"])
-    assert fit.intercept - case["null"] == pytest.approx(
-        expected["intercept"] - case["null"], rel=1e-7, abs=1e-12
-    )
+    assert fit.intercept - case["null"] == pytest.approx(expected["intercept"] - case["null"], rel=1e-7, abs=1e-12)
     assert fit.standard_error == pytest.approx(expected["standard_error"], rel=1e-6)
     assert fit.z == pytest.approx(expected["z"], rel=1e-6)
     assert fit.p_value == pytest.approx(expected["p_value"], rel=1e-5)
@@ -84,18 +82,13 @@ def test_order_and_labels_do_not_matter():
         np.array([int(g[1:]) + 7 for g in case["groups"]])[order],
     )
     expected = fit_random_intercept(case["values"], case["groups"])
-    assert fit_random_intercept(values, groups).standard_error == pytest.approx(
-        expected.standard_error, rel=1e-12
-    )
+    assert fit_random_intercept(values, groups).standard_error == pytest.approx(expected.standard_error, rel=1e-12)
 
 
 def test_equal_values_within_groups_are_said_to_be_singular():
     fit = fit_random_intercept([0.1] * 3 + [0.4] * 3 + [0.7] * 2, [0, 0, 0, 1, 1, 1, 2, 2])
     assert (fit.is_singular, fit.has_converged, fit.icc, fit.variance_within) == (True, True, 1.0, 0.0)
-    assert (
-        fit.note
-        == "singular fit: the values of a group are all equal, so that the variance within groups is zero"
-    )
+    assert fit.note == "singular fit: the values of a group are all equal, so that the variance within groups is zero"
     assert fit.intercept == pytest.approx(0.4)
     assert fit.standard_error == pytest.approx(0.3 / math.sqrt(3))
 
@@ -133,9 +126,7 @@ def test_a_maximum_that_is_not_found_is_said(monkeypatch):
 
 
 def test_bad_arguments_are_named():
-    with pytest.raises(
-        InputError, match="groups must be one label a value, shape \\(3,\\); got shape \\(2,\\)"
-    ):
+    with pytest.raises(InputError, match="groups must be one label a value, shape \\(3,\\); got shape \\(2,\\)"):
         fit_random_intercept([1.0, 2.0, 3.0], ["a", "b"])
     with pytest.raises(InputError, match="values must be finite; got NaN or inf in 1 of 3 values"):
         fit_random_intercept([1.0, math.nan, 3.0], ["a", "b", "b"])

@@ -7,10 +7,11 @@ from ruler.core.errors import MissingPackageError
 
 _EXTRA_OF = {
     "faiss": "bench",
+    "jinja2": "report",
     "matplotlib": "report",
     "pandas": "data",
     "pyarrow": "data",
-    "pydantic": "cli",
+    "pydantic": "report",
     "rich": "cli",
     "safetensors": "torch",
     "sklearn": "data",

@@ -78,9 +78,7 @@ def compare_methods(
 
 def _pair_up(metric: str, methods: Mapping[str, npt.ArrayLike]) -> list[tuple[str, str]]:
     if len(methods) < 2:
-        raise InputError(
-            f"scores[{metric!r}] must hold at least two methods; got {list(methods)}. Add another."
-        )
+        raise InputError(f"scores[{metric!r}] must hold at least two methods; got {list(methods)}. Add another.")
     return list(combinations(methods, 2))
 
 

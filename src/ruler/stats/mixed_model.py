@@ -137,9 +137,7 @@ class _Layout:
     def deviance(self, ratio: float) -> float:
         """Minus twice the restricted log-likelihood, profiled over all but the ratio, up to a constant."""
         weights, _, squares = self.weigh(ratio)
-        return float(
-            (self.n - 1) * math.log(squares) + np.log1p(self.counts * ratio).sum() + math.log(weights.sum())
-        )
+        return float((self.n - 1) * math.log(squares) + np.log1p(self.counts * ratio).sum() + math.log(weights.sum()))
 
     def score(self, ratio: float) -> float:
         """Derivative of the deviance with respect to the variance ratio."""

@@ -29,14 +29,10 @@ def adjust_p_values(p_values: npt.ArrayLike) -> FloatArray:
     """
     raw = np.asarray(p_values, dtype=np.float64)
     if raw.ndim != 1:
-        raise InputError(
-            f"p_values must be one-dimensional; got shape {raw.shape}. Put all tests into one list."
-        )
+        raise InputError(f"p_values must be one-dimensional; got shape {raw.shape}. Put all tests into one list.")
     is_made = ~np.isnan(raw)
     if ((raw[is_made] < 0) | (raw[is_made] > 1)).any():
-        raise InputError(
-            f"p_values must lie in [0, 1]; got {raw[is_made].tolist()}. Check where they come from."
-        )
+        raise InputError(f"p_values must lie in [0, 1]; got {raw[is_made].tolist()}. Check where they come from.")
     adjusted = np.full(raw.shape, np.nan)
     if is_made.any():
         adjusted[is_made] = false_discovery_control(raw[is_made], method="bh")

@@ -26,14 +26,11 @@ def as_sample(values: npt.ArrayLike, name: str) -> FloatArray:
         raise InputError(f"{name} must be numbers; got {type(values).__name__} ({error}).") from error
     if sample.ndim != 1 or sample.size == 0:
         raise InputError(
-            f"{name} must be one-dimensional with at least one value; got shape {sample.shape}. "
-            "Give one number a run."
+            f"{name} must be one-dimensional with at least one value; got shape {sample.shape}. Give one number a run."
         )
     n_bad = int((~np.isfinite(sample)).sum())
     if n_bad:
-        raise InputError(
-            f"{name} must be finite; got NaN or inf in {n_bad} of {sample.size} values. Drop failed runs."
-        )
+        raise InputError(f"{name} must be finite; got NaN or inf in {n_bad} of {sample.size} values. Drop failed runs.")
     return sample
 
 
@@ -49,9 +46,7 @@ def as_groups(groups: Sequence[Any] | npt.NDArray[Any], n: int) -> npt.NDArray[n
     """
     labels = np.asarray(groups)
     if labels.shape != (n,):
-        raise InputError(
-            f"groups must be one label a value, shape ({n},); got shape {labels.shape}. Label each value."
-        )
+        raise InputError(f"groups must be one label a value, shape ({n},); got shape {labels.shape}. Label each value.")
     return np.unique(labels, return_inverse=True)[1]
 
 

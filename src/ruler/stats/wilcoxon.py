@@ -37,9 +37,7 @@ class WilcoxonResult:
     note: str = ""
 
 
-def signed_rank(
-    values: npt.ArrayLike, null: float = 0.0, *, distribution: Distribution = "auto"
-) -> WilcoxonResult:
+def signed_rank(values: npt.ArrayLike, null: float = 0.0, *, distribution: Distribution = "auto") -> WilcoxonResult:
     """Do the values lie to one side of ``null``?
 
     The test and effect size of the paper's section 4.3. Values equal to ``null`` are dropped and not counted.
@@ -123,9 +121,7 @@ def _steps(differences: FloatArray, largest: float) -> FloatArray:
 
 def _test(differences: FloatArray, distribution: Distribution) -> WilcoxonResult:
     if distribution not in ("auto", "normal"):
-        raise InputError(
-            f"distribution must be 'auto' or 'normal'; got {distribution!r}. Leave it out for 'auto'."
-        )
+        raise InputError(f"distribution must be 'auto' or 'normal'; got {distribution!r}. Leave it out for 'auto'.")
     nonzero = differences[differences != 0]
     n = len(nonzero)
     if n == 0:

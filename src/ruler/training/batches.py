@@ -57,15 +57,11 @@ class Batches:
 
     def _read_dataset(self, dataset: Any, name: str) -> None:
         if not hasattr(dataset, "__len__") or len(dataset) == 0:
-            raise InputError(
-                f"{name} must be a Dataset with a length above 0; got {dataset!r}. Give a DataLoader."
-            )
+            raise InputError(f"{name} must be a Dataset with a length above 0; got {dataset!r}. Give a DataLoader.")
         if self._batch_size is None:
             self._whole = move(default_collate([dataset[i] for i in range(len(dataset))]), self.device)
         else:
-            self._loader = DataLoader(
-                dataset, batch_size=self._batch_size, shuffle=True, generator=self._generator
-            )
+            self._loader = DataLoader(dataset, batch_size=self._batch_size, shuffle=True, generator=self._generator)
 
     def __iter__(self) -> Iterator[Batch]:
         if self._loader is not None:

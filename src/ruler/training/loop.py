@@ -135,9 +135,7 @@ def optimize(
     try:
         model.train()
         others = [cycle(stream) for stream in streams[1:]]
-        for epoch in track(
-            range(1, settings.epochs + 1), "training", n_items=settings.epochs, is_shown=progress
-        ):
+        for epoch in track(range(1, settings.epochs + 1), "training", n_items=settings.epochs, is_shown=progress):
             losses = _run_epoch(model, objective, _pair(streams[0], others), optimizer, guard, epoch)
             history.append(float(np.mean(losses)))
             if on_epoch is not None:
@@ -176,9 +174,7 @@ def _run_epoch(
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
     if not losses:
-        raise InputError(
-            "data must yield at least one batch an epoch; got none. Give a loader that holds records."
-        )
+        raise InputError("data must yield at least one batch an epoch; got none. Give a loader that holds records.")
     return losses
 
 

@@ -55,12 +55,27 @@ def _describe_runs(results: "pd.DataFrame") -> list[str]:
     lines = ["## Runs", ""]
     if results.empty:
         return [*lines, "No cell is finished.", ""]
-    header = ("Study", "Cells", "Datasets", "Methods", "Forget fractions", "Seeds", "Settings", "Engine", "Seconds")
+    header = (
+        "Study",
+        "Cells",
+        "Datasets",
+        "Methods",
+        "Forget fractions",
+        "Seeds",
+        "Settings",
+        "Engine",
+        "Machine",
+        "Work",
+        "Wall",
+    )
     rows = [_describe_study(keys["study"], runs) for keys, runs in split_by(results, "study")]
     lines += _table(header, rows)
-    lines += ["", "Seconds: summed over cells, whether they ran one after the other or side by side.", ""]
+    lines += [
+        "",
+        "Work: seconds summed over cells. Wall: seconds from the first cell's start to the last one's end.",
+        "",
+    ]
     for column, label in (
-        ("machine", "Machine"),
         ("device", "Device"),
         ("ruler_version", "RULER"),
         ("torch_version", "PyTorch"),
@@ -74,7 +89,6 @@ def _describe_runs(results: "pd.DataFrame") -> list[str]:
 def _describe_study(study: str, runs: "pd.DataFrame") -> list[str]:
     methods = sorted(runs["method"].unique(), key=lambda name: rank_of("method", name))
     fractions = sorted(runs["forget_fraction"].unique())
-    seconds = f"{runs['elapsed_s'].sum():.0f}" if "elapsed_s" in runs else _NOT_RECORDED
     return [
         study,
         str(len(runs)),
@@ -84,8 +98,23 @@ def _describe_study(study: str, runs: "pd.DataFrame") -> list[str]:
         str(len({*runs["seed"].dropna(), *runs["other_seed"].dropna()})),
         _state_settings(runs),
         _list_values(runs, "engine"),
-        seconds,
+        _list_values(runs, "machine"),
+        *_state_seconds(runs),
     ]
+
+
+def _state_seconds(runs: "pd.DataFrame") -> tuple[str, str]:
+    """Seconds of work, and from start to end; a run that was resumed counts its pause."""
+    if "elapsed_s" not in runs:
+        return _NOT_RECORDED, _NOT_RECORDED
+    import pandas as pd
+
+    work = f"{runs['elapsed_s'].sum():.0f}"
+    if "finished_at" not in runs:
+        return work, _NOT_RECORDED
+    ends = pd.to_datetime(runs["finished_at"], utc=True, format="ISO8601")
+    starts = ends - pd.to_timedelta(runs["elapsed_s"], unit="s")
+    return work, f"{(ends.max() - starts.min()).total_seconds():.0f}"
 
 
 def _state_settings(runs: "pd.DataFrame") -> str:

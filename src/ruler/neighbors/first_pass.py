@@ -118,7 +118,7 @@ class TileStore:
         self._rows, self._engine = rows, engine
         self._tiles: OrderedDict[int, Tile] = OrderedDict()
         self._lock = threading.Lock()
-        self._capacity = max(2 * _PANEL_TILES, _CACHE_BYTES // (TILE_ROWS * rows.width * 4))
+        self._n_bytes = 0
 
     def __len__(self) -> int:
         return -(-len(self._rows) // TILE_ROWS)
@@ -132,9 +132,11 @@ class TileStore:
         start = number * TILE_ROWS
         tile = self._engine.make_tile(self._rows.block(start, min(start + TILE_ROWS, len(self._rows))))
         with self._lock:
-            self._tiles[number] = tile
-            if len(self._tiles) > self._capacity:
-                self._tiles.popitem(last=False)
+            if number not in self._tiles:  # another thread may have made it meanwhile
+                self._tiles[number] = tile
+                self._n_bytes += tile.values.nbytes
+            while self._n_bytes > _CACHE_BYTES and len(self._tiles) > 1:
+                self._n_bytes -= self._tiles.popitem(last=False)[1].values.nbytes
         return tile
 
 

@@ -6,7 +6,6 @@ at 1%; the tested form does not.
 """
 
 import os
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -15,17 +14,6 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif("RULER_DATA" not in os.environ, reason="RULER_DATA names no folder with the tables"),
 ]
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Small models gain nothing from threads, and lose much where cores are shared."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("key", ["heart_disease", "breast_cancer", "german_credit"])

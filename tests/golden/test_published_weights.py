@@ -1,7 +1,6 @@
 """Retrained models equal the authors' published weights."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,17 +18,6 @@ REST = [
     for seed in range(3)
     if (key, seed) not in SMALL
 ]
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Small models gain nothing from threads, and lose much where cores are shared."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def compare(key: str, seed: int) -> None:

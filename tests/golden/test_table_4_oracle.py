@@ -1,7 +1,6 @@
 """Table 4, oracle column: membership accuracy of retrained models, ten seeds, on the five small datasets."""
 
 import os
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -19,17 +18,6 @@ PUBLISHED = {
     "wine_quality": (0.500, 0.479, 0.458),
     "phoneme": (0.486, 0.509, 0.518),
 }
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Small models gain nothing from threads, and lose much where cores are shared."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("key", PUBLISHED)

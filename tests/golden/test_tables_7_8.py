@@ -15,7 +15,6 @@ What the paper leaves open shows in three places:
 """
 
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -74,17 +73,6 @@ class Cell:
     gap_of_draw: float
     rank: float
     rank_below: float
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Small models gain nothing from threads, and lose much where cores are shared."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @cache

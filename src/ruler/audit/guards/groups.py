@@ -5,7 +5,7 @@ from itertools import combinations
 
 from ruler.audit.evidence import SIDES, Evidence
 from ruler.audit.findings import GuardFinding
-from ruler.audit.guards.identity import say, say_side
+from ruler.audit.guards.identity import say_side, say_some
 
 _WHY = {
     ("forget", "retain"): "What the model was told to keep of a group answers for what it was told to forget.",
@@ -23,7 +23,7 @@ def check_groups(evidence: Evidence) -> Iterator[GuardFinding]:
             yield GuardFinding(
                 "shared_groups",
                 "fail",
-                f"{len(shared)} groups have both {say_side(pair[0])} and {say_side(pair[1])} records: "
-                f"{', '.join(map(say, shared[:3]))}{' ...' if len(shared) > 3 else ''}. {_WHY[pair]}",
+                f"{len(shared)} {'group has' if len(shared) == 1 else 'groups have'} both {say_side(pair[0])} and "
+                f"{say_side(pair[1])} records: {say_some(shared)}. {_WHY[pair]}",
                 "Put whole groups on one side: forget all of a group, and hold out groups that were never trained on.",
             )

@@ -1,6 +1,6 @@
 """Ids: the same records in the same order in every model, each on one side, each once."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -11,6 +11,7 @@ from ruler.audit.evidence import SIDES, Evidence
 from ruler.audit.findings import GuardFinding
 
 _LONGEST_SHOWN = 40
+_MOST_NAMED = 3
 
 
 def check_order(evidence: Evidence) -> Iterator[GuardFinding]:
@@ -42,8 +43,7 @@ def check_sharing(evidence: Evidence) -> Iterator[GuardFinding]:
             yield GuardFinding(
                 "shared_ids",
                 "fail",
-                f"{len(shared)} ids are both {say_side(first)} and {say_side(second)} records: "
-                f"{', '.join(map(say, shared[:3]))}{' ...' if len(shared) > 3 else ''}.",
+                f"{len(shared)} ids are both {say_side(first)} and {say_side(second)} records: {say_some(shared)}.",
                 "Put each record on one side; give records of different sources different names.",
             )
 
@@ -87,6 +87,17 @@ def say(name: Any) -> str:
     """
     text = repr(name.item() if isinstance(name, np.generic) else name)
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
+
+
+def say_some(names: Sequence[Any]) -> str:
+    """The first three of many names.
+
+    Example:
+        >>> say_some(["ann", "bob"]), say_some([1, 2, 3, 4, 5])
+        ("'ann', 'bob'", '1, 2, 3 and 2 more')
+    """
+    rest = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(map(say, names[:_MOST_NAMED])) + rest
 
 
 def _differing_rows(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> npt.NDArray[np.int64]:

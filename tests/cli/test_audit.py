@@ -209,6 +209,20 @@ def test_a_missing_pair_is_refused(run, tmp_path, left_out):
     assert_refused(tmp_path, answer, f"--{left_out.replace('_', '-')} is missing")
 
 
+def test_a_missing_pair_in_a_toml_is_named_as_it_is_written_there(run, tmp_path):
+    (tmp_path / "audit.toml").write_text('[embeddings]\nunlearned_forget = "f.npy"')
+    status, _, error = run("audit.toml")
+    assert status == 2
+    assert "; embeddings.unlearned_retain is missing" in error
+
+
+def test_an_embedding_file_in_place_of_the_toml_points_to_the_options(run, tmp_path):
+    np.save(tmp_path / "rows.npy", np.eye(2))
+    status, _, error = run("rows.npy")
+    assert status == 2
+    assert "Embedding files go into options" in error
+
+
 def test_nothing_given_is_misuse(run, tmp_path):
     assert_refused(tmp_path, run(), "at least --unlearned-forget and --unlearned-retain; got nothing")
 
@@ -462,7 +476,7 @@ def test_a_pickled_model_is_not_opened(run, tmp_path, project):
         ("[embeddings]\n[settings]\nmargin = 'wide'", "settings.margin: Input should be a valid number"),
         ("[embeddings]\n[settings]\nmargin = 0.7", "margin must be under 0.5"),
         ("[embeddings]\nunlearned_forget = 3", "embeddings.unlearned_forget: Input should be a valid string"),
-        ("[embeddings]", "at least --unlearned-forget and --unlearned-retain"),
+        ("[embeddings]", "embeddings.unlearned_forget is missing"),
         ("groups = 'a.csv'", "must have either [embeddings] or [models] with [data]; got neither"),
         ("[embeddings]\n[models]\nfactory='a:b'\nunlearned='c'", "got both"),
         ("[models]\nfactory = 'a:b'", "models.unlearned: Field required"),

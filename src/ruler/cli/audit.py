@@ -1,5 +1,6 @@
 """`ruler audit`: somebody's files or models to a verdict and a report."""
 
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 EXAMPLE = (
     "Example: ruler audit --unlearned-forget u_forget.npy --unlearned-retain u_retain.npy "
-    "--oracle-forget o_forget.npy --oracle-retain o_retain.npy --out report"
+    "--oracle-forget o_forget.npy --oracle-retain o_retain.npy --out report, or: ruler audit audit.toml --out report"
 )
 _EXIT_OF = {"erased": 0, "inconclusive": 0, "residual": 1, "displaced": 1, "invalid": 2}
 _MODELS, _SIDES = ("unlearned", "oracle", "original"), ("forget", "retain", "held_out")
@@ -54,6 +55,8 @@ def audit(
     and data. The function, "module:function", is looked for beside that file
     first. Importing its module runs its code: name only what you trust.
 
+    docs/tutorial.md has a complete example of each.
+
     Exit status: 0 no residual found, 1 residual or displaced, 2 misuse or
     invalid evidence.
     """
@@ -71,7 +74,13 @@ def audit(
         "original_held_out": original_held_out,
     }
     files = {name: path for name, path in given.items() if path is not None}
+    if config is None and not files:
+        raise InputError(
+            "audit must be given a TOML file, or at least --unlearned-forget and --unlearned-retain; got nothing. "
+            "See: ruler audit --help"
+        )
     if config is None:
+        _check_pairs(files, _option)
         report = _audit_files(files, groups, settings=None)
     elif files or groups:
         raise InputError(f"files must be named either in {config} or by options; got both. Leave one of them out.")
@@ -89,6 +98,7 @@ def _audit_config(path: Path) -> "Report":
     if config.embeddings is None:
         return _audit_models(config, groups, settings, folder)
     named = config.embeddings.model_dump(exclude_none=True)
+    _check_pairs(list(named), lambda name: f"embeddings.{name}")
     return _audit_files({name: _locate(value, folder) for name, value in named.items()}, groups, settings)
 
 
@@ -97,7 +107,6 @@ def _audit_files(files: dict[str, Path], groups: Path | None, settings: "AuditSe
     from ruler.cli.audit_records import load_groups
     from ruler.embeddings import load_embeddings
 
-    _check_pairs(files)
     sides = [side for side in _SIDES if f"unlearned_{side}" in files]
     models: dict[str, Any] = {
         model: tuple(load_embeddings(files[f"{model}_{side}"]) for side in sides)
@@ -109,23 +118,17 @@ def _audit_files(files: dict[str, Path], groups: Path | None, settings: "AuditSe
     return _note_files(report, files if groups is None else {**files, "groups": groups})
 
 
-def _check_pairs(files: dict[str, Path]) -> None:
-    """Every model with forget and retain records, and all with held-out ones or none."""
+def _check_pairs(files: Collection[str], spell: Callable[[str], str]) -> None:
+    """Every model with forget and retain records, all with held-out ones or none; ``spell`` names what is missing."""
     given = [model for model in _MODELS if model == "unlearned" or any(name.startswith(model) for name in files)]
     has_held_out = any(name.endswith("held_out") for name in files)
     needed = [f"{model}_{side}" for model in given for side in _SIDES if side != "held_out" or has_held_out]
     missing = [name for name in needed if name not in files]
-    if not missing:
-        return
-    if not files:
+    if missing:
         raise InputError(
-            "audit must be given a TOML file, or at least --unlearned-forget and --unlearned-retain; got nothing. "
-            "See: ruler audit --help"
+            f"embeddings must come in pairs: every model with forget and retain records, and all with held-out ones or "
+            f"none; {spell(missing[0])} is missing. Give it, or leave out what goes with it."
         )
-    raise InputError(
-        f"embeddings must come in pairs: every model with forget and retain records, and all with held-out ones or "
-        f"none; {_option(missing[0])} is missing. Give it, or leave out what goes with it."
-    )
 
 
 def _audit_models(config: "AuditConfig", groups: Path | None, settings: "AuditSettings", folder: Path) -> "Report":

@@ -110,7 +110,9 @@ def _read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise FileFormatError(f"{path} must be TOML in UTF-8; got other bytes.") from error
+        raise FileFormatError(
+            f"{path} must be TOML in UTF-8; got other bytes. Embedding files go into options: see ruler audit --help"
+        ) from error
 
 
 def _check_tables(config: AuditConfig, path: Path) -> None:

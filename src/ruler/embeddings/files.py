@@ -56,7 +56,7 @@ def load_embeddings(path: str | os.PathLike[str]) -> Embeddings:
     except Exception as error:  # a hostile file makes parsers raise anything
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise FileFormatError(
-            f"{file} must be a sound {file.suffix} file; it cannot be read: {reason}. Write it again."
+            f"{file} must be a sound {file.suffix} file; it cannot be read: {reason.rstrip('.')}. Write it again."
         ) from None
 
 

@@ -188,3 +188,13 @@ def test_distributions_are_thinned_for_plots(make_world):
         ("forget", "retain", "held_out"), 50
     )
     assert found.rank_counts["forget"].sum() == 150
+
+
+def test_a_model_that_is_still_the_original_is_never_cleared():
+    random = np.random.default_rng(5)
+    rows = tuple(random.normal(size=(n, 8)) for n in (300, 600, 600))
+    changed = tuple(side + 1e-3 * random.normal(size=side.shape) for side in rows)
+    assert audit(changed, original=rows).verdict == "erased"
+    untouched = audit(rows, original=rows)
+    assert untouched.verdict == "inconclusive"
+    assert "A model that was not changed cannot be cleared." in untouched.reason

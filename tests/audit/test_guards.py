@@ -248,7 +248,17 @@ def test_one_direction_is_a_collapse(models, model, random):
     models[model] = tuple(1.0 + 1e-4 * random.normal(size=rows.shape) for rows in models[model])
     found = [finding for finding in guards_of(models) if finding.name == "collapsed"]
     assert [finding.severity for finding in found] == ["fail"]
-    assert f"one direction in the {model} model: their effective rank is 1.0000 of 16" in found[0].message
+    assert f"one direction in the {model} model: their effective rank is 1.0000." in found[0].message
+
+
+def test_two_opposite_classes_are_a_doubt_not_a_collapse(models, random):
+    models["unlearned"] = tuple(
+        random.choice([-1.0, 1.0], size=(len(rows), 1)) + 1e-4 * random.normal(size=rows.shape)
+        for rows in models["unlearned"]
+    )
+    (finding,) = [finding for finding in guards_of(models) if finding.name == "collapsed"]
+    assert finding.severity == "warn"
+    assert "lie on one line, in two opposite directions, in the unlearned model" in finding.message
 
 
 @pytest.mark.parametrize(("share", "severity"), [(0.6, "warn"), (0.95, "fail")])

@@ -56,3 +56,10 @@ def test_a_difference_within_the_margin_is_not_called_traceless():
     assert choose_headline(report).startswith("No trace")
     report.metrics["m4"] = replace(report.metrics["m4"], p_value=0.01)
     assert choose_headline(report) == "What is left of the forgotten records lies within the agreed margin."
+
+
+def test_without_an_oracle_the_headline_names_the_measure():
+    report = make_report("erased")
+    for name in ("m1", "m2", "m3"):
+        report.metrics.pop(name, None)
+    assert choose_headline(report).endswith("by the one measure that needs no oracle.")

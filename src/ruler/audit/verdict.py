@@ -17,6 +17,9 @@ DECIDING = ("m2", "m4")
 RESIDUAL_SIDE = {"m2": -1, "m4": 1}
 """The paper's reading of the sign, for want of the original: further from the oracle, or nearer to retain records."""
 
+UNTOUCHED = "identical_to_original"
+"""The guard that rules erasure out: whatever cannot be seen of the records, nothing was done about them."""
+
 
 def can_show_erasure(name: str, control: Control) -> bool:
     """Whether likeness to the control speaks for forgetting.
@@ -68,7 +71,7 @@ def decide_overall(
 
     Residual or displaced: at least one metric says so and its p-value holds after Holm's correction, which keeps the
     chance of any false alarm at alpha. Erased: every metric that can show it says so (which needs no correction).
-    Residual goes before displaced.
+    Residual goes before displaced. A model that is still the original is never erased.
     """
     failed = [guard for guard in guards if guard.severity == "fail"]
     if failed:
@@ -78,6 +81,9 @@ def decide_overall(
         for name, one in counted.items():
             if one.verdict == verdict and one.adjusted_p_value <= settings.alpha:
                 return verdict, f"{name.upper()}: {one.reason}"
+    untouched = [guard for guard in guards if guard.name == UNTOUCHED]
+    if untouched:
+        return "inconclusive", f"A model that was not changed cannot be cleared. {untouched[0].message}"
     able = {name: one for name, one in counted.items() if can_show_erasure(name, one.control)}
     if able and all(one.verdict == "erased" for one in able.values()):
         names = " and ".join(name.upper() for name in able)

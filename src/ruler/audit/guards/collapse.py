@@ -27,7 +27,9 @@ def check_collapse(evidence: Evidence) -> Iterator[GuardFinding]:
         unit = unit_rows(rows, norms)
         rank = effective_rank(unit)
         if rank < _LEAST_RANK:
-            yield GuardFinding("collapsed", "fail", _say_rank(model, rank, rows.shape[1]), _CURE)
+            is_one_way = float(np.square(unit[norms > 0].mean(axis=0)).sum()) > 1 / _LEAST_RANK
+            grade: Severity = "fail" if is_one_way else "warn"  # two classes may well lie opposite
+            yield GuardFinding("collapsed", grade, _say_rank(model, rank, is_one_way), _CURE)
             continue
         for share, what in (((norms == 0).mean(), "all-zero rows"), (_largest_heap(unit), "one and the same row")):
             severity = next((severity for bound, severity in _SHARES if share >= bound), None)
@@ -64,8 +66,6 @@ def _largest_heap(unit: npt.NDArray[np.float64]) -> float:
     return float(np.unique(nonzero, axis=0, return_counts=True)[1].max() / len(unit))
 
 
-def _say_rank(model: str, rank: float, width: int) -> str:
-    return (
-        f"All retain records point in one direction in the {model} model: their effective rank is {rank:.4f} of "
-        f"{width}."
-    )
+def _say_rank(model: str, rank: float, is_one_way: bool) -> str:
+    where = "point in one direction" if is_one_way else "lie on one line, in two opposite directions,"
+    return f"All retain records {where} in the {model} model: their effective rank is {rank:.4f}."

@@ -16,6 +16,7 @@ _HEADLINES = {
     "invalid": "The evidence is unsound, so this audit gives no verdict.",
 }
 
+_WITHOUT_ORACLE = "No trace of the forgotten records was found by the one measure that needs no oracle."
 _WITHIN_MARGIN = "What is left of the forgotten records lies within the agreed margin."
 
 _NOT_MEANING = {
@@ -112,6 +113,8 @@ def choose_headline(report: Report) -> str:
     deciding = [metric for name, metric in report.metrics.items() if name in DECIDING]
     if report.verdict == "erased" and any(metric.p_value <= report.settings.alpha for metric in deciding):
         return _WITHIN_MARGIN
+    if report.verdict == "erased" and "m2" not in report.metrics:
+        return _WITHOUT_ORACLE
     return _HEADLINES[report.verdict]
 
 

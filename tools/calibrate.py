@@ -1,6 +1,6 @@
 """Measures the audit's false alarms and power where the truth is known, and writes docs/statistics.md's tables.
 
-Run `python tools/calibrate.py` (about 15 minutes on one core; finished parts are kept in build/calibration and not run
+Run `python tools/calibrate.py` (about 20 minutes on one core; finished parts are kept in build/calibration and not run
 again; `--quick` for a glance). Needs the tabular data: see RULER_DATA.
 """
 
@@ -115,15 +115,15 @@ def plan(scale: int) -> dict[str, list[Job]]:
     """Every part of the study: its name and its jobs."""
     parts: dict[str, list[Job]] = {}
     for key in SIZES:
-        parts[f"null {key}"] = [(key, partial(_null_of_table, key, seed)) for seed in range(50 // scale)]
+        parts[f"null {key}"] = [(key, partial(_null_of_table, key, seed)) for seed in range(120 // scale)]
     for name in SYNTHETIC:
-        parts[f"null {name}"] = [(name, partial(_null_of_synthetic, name, seed)) for seed in range(100 // scale)]
+        parts[f"null {name}"] = [(name, partial(_null_of_synthetic, name, seed)) for seed in range(300 // scale)]
     for key in POWER_SETS:
-        parts[f"power {key}"] = [(key, partial(_power_of_table, key, seed)) for seed in range(10 // scale)]
+        parts[f"power {key}"] = [(key, partial(_power_of_table, key, seed)) for seed in range(20 // scale)]
     for key in ("breast_cancer", "german_credit"):
-        parts[f"unpaired {key}"] = [(key, partial(measure_unpaired, key, seed)) for seed in range(40 // scale)]
+        parts[f"unpaired {key}"] = [(key, partial(measure_unpaired, key, seed)) for seed in range(100 // scale)]
     for n in (5, 10, 20, 50, 100, 200):
-        parts[f"small {n}"] = [(str(n), partial(measure_small, n, seed)) for seed in range(200 // scale)]
+        parts[f"small {n}"] = [(str(n), partial(measure_small, n, seed)) for seed in range(400 // scale)]
     return parts
 
 

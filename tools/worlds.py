@@ -126,7 +126,7 @@ def gaussian(seed: int) -> dict[str, Any]:
 def duplicated(seed: int) -> dict[str, Any]:
     """Discrete rows, most of them several times: exact ties everywhere."""
     rng = np.random.default_rng(seed)
-    return _through_two_maps(rng.integers(0, 3, size=(660, 4)) + 0.5, (60, 480), rng)
+    return _through_two_maps(rng.integers(0, 3, size=(660, 5)) + 0.5, (60, 480), rng)
 
 
 def grouped(seed: int) -> dict[str, Any]:

@@ -135,6 +135,7 @@ def test_nothing_to_download_for_a_set_of_scikit_learn():
 
 
 def test_download_announces_itself_on_a_terminal_alone(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")  # a dumb one shows no spinner
     monkeypatch.setattr(ruler.data.openml, "_ask_openml", lambda entry: (pd.DataFrame({"V1": ["1"]}), pd.Series(["1"])))
     for is_terminal in (True, False):
         screen = io.StringIO()

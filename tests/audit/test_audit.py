@@ -198,3 +198,14 @@ def test_a_model_that_is_still_the_original_is_never_cleared():
     untouched = audit(rows, original=rows)
     assert untouched.verdict == "inconclusive"
     assert "A model that was not changed cannot be cleared." in untouched.reason
+
+
+def test_placebos_of_single_records_are_no_control_for_groups(make_world):
+    unlearned, _ = make_world()
+    forget, retain = unlearned[:2]
+    groups = {"forget": np.arange(len(forget)) // 5}
+    alone = audit((forget, retain), groups=groups, settings=FAST).metrics["m4"]
+    assert alone.verdict == "inconclusive"
+    assert "Name the retain records' groups too" in alone.reason
+    both = audit((forget, retain), groups=groups | {"retain": 1000 + np.arange(len(retain)) // 5}, settings=FAST)
+    assert "Name the retain" not in both.metrics["m4"].reason

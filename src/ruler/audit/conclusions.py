@@ -21,6 +21,10 @@ _WEAKER = (
     "The control is placebo sets of forget and retain records, for want of held-out ones: retain records were trained "
     "on, so that even perfect unlearning may differ from them."
 )
+_NO_TWINS = (
+    "Groups are named for the forget records alone, and single retain records are no match for whole groups: M4's test "
+    "would raise too many false alarms. Name the retain records' groups too, or give held-out records."
+)
 
 
 def conclude_metrics(evidence: Evidence) -> dict[str, MetricFinding]:
@@ -47,6 +51,8 @@ def _conclude(name: str, found: Measurement, evidence: Evidence) -> MetricFindin
     reason = _WHY.get(name, "")
     if name in DECIDING:
         verdict, reason = decide_metric(name, found, equivalence_p, settings, control_name)
+    if name == "m4" and _lacks_twin_groups(evidence):
+        verdict, reason = "inconclusive", _NO_TWINS
     forget, control = np.split(found.scores.values, [found.scores.units.n_records_first])
     has_spread = min(contrast.n_first, contrast.n_second) > 1
     share, share_interval = _share_left(found, settings)
@@ -76,6 +82,11 @@ def _conclude(name: str, found: Measurement, evidence: Evidence) -> MetricFindin
         share_left_interval=share_interval,
     )
     return finding if name == "m4" else _add_unaligned(finding, evidence)
+
+
+def _lacks_twin_groups(evidence: Evidence) -> bool:
+    """Whether placebo sets would be made of single records where the forget set is made of groups."""
+    return not evidence.has_held_out and "forget" in evidence.groups and "retain" not in evidence.groups
 
 
 def _interval(draws: FloatArray, settings: AuditSettings, has_spread: bool) -> Interval:

@@ -6,6 +6,7 @@ writer would need a queue between processes, whose loss is the one thing that a 
 """
 
 import sqlite3
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -49,6 +50,7 @@ _ORDER = (
     *("method", "learning_rate", "teacher_seed"),
 )
 _PATIENCE_S = 60.0
+_PAUSE_S = 0.01
 
 
 def _quote(names: Sequence[str]) -> str:
@@ -94,7 +96,7 @@ class ResultStore:
         self.path = Path(path)
         try:
             self._connection = sqlite3.connect(self.path, timeout=_PATIENCE_S, isolation_level=None)
-            self._connection.execute("PRAGMA journal_mode = WAL")
+            self._enter_wal_mode()
             self._connection.execute("PRAGMA synchronous = NORMAL")
             if not self._has_schema():
                 self._connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
@@ -104,6 +106,18 @@ class ResultStore:
             raise FileFormatError(
                 f"{self.path} must be a results file of this version; got {error}. Name another folder with --out."
             ) from error
+
+    def _enter_wal_mode(self) -> None:
+        """SQLite answers 'locked' at once, whatever its timeout, if another process does the same just now."""
+        deadline_s = time.monotonic() + _PATIENCE_S
+        while True:
+            try:
+                self._connection.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() > deadline_s:
+                    raise
+                time.sleep(_PAUSE_S)
 
     def _has_schema(self) -> bool:
         found = [row[1] for row in self._connection.execute("PRAGMA table_info(results)")]

@@ -229,7 +229,7 @@ def test_nothing_given_is_misuse(run, tmp_path):
 
 def test_a_file_that_is_not_there_is_named(run, tmp_path):
     words = ["--unlearned-forget", "nowhere.npy", "--unlearned-retain", "nowhere.npy"]
-    assert_refused(tmp_path, run(*words), "nowhere.npy must be an embedding file; got nothing there")
+    assert_refused(tmp_path, run(*words), "nowhere.npy must be an embedding file or a folder of them; got nothing there")
 
 
 def test_out_must_be_a_folder(run, tmp_path):

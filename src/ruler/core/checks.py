@@ -1,14 +1,15 @@
 """The only argument validators: what comes from outside becomes a checked (n, p) matrix."""
 
 from collections import Counter
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from ruler.core.arithmetic import iterate_blocks, norm_rows
 from ruler.core.errors import InputError
-from ruler.core.types import FloatArray
+from ruler.core.stacked import StackedRows
+from ruler.core.types import Embeddings, FloatArray
 
 Shape = tuple[int, ...]
 _DLPACK_CPU, _DLPACK_CUDA = 1, 2
@@ -19,8 +20,8 @@ _SMALLEST_SQUARE = np.finfo(np.float64).tiny
 def as_matrix(value: Any, name: str) -> npt.NDArray[Any]:
     """A NumPy (n, p) view of anything array-like, on the host.
 
-    Takes NumPy arrays and memory maps (not copied), torch tensors on any device, JAX, CuPy and other DLPack
-    arrays, ``Embeddings``, and nested lists.
+    Takes NumPy arrays and memory maps (not copied), `StackedRows` (passed on as they are), torch tensors on any
+    device, JAX, CuPy and other DLPack arrays, ``Embeddings``, and nested lists.
 
     Raises:
         InputError: Not numeric, not 2-D, or empty. The message names the argument.
@@ -39,6 +40,9 @@ def as_matrix(value: Any, name: str) -> npt.NDArray[Any]:
 
 
 def _as_array(value: Any, name: str) -> npt.NDArray[Any]:
+    held = value.values if isinstance(value, Embeddings) else value
+    if isinstance(held, StackedRows):  # rows beyond memory: read in blocks by whoever uses them
+        return cast(npt.NDArray[Any], held)
     if hasattr(value, "detach"):  # a torch tensor: leave the graph, the device and bfloat16 behind
         value = value.detach().cpu()
         if str(value.dtype) == "torch.bfloat16":

@@ -17,7 +17,7 @@ class Embeddings:
     """Representations of records in one model: row i belongs to record ``ids[i]``.
 
     Args:
-        values: (n, p) array; may be memory-mapped.
+        values: (n, p) array; may be memory-mapped, or `StackedRows` of a folder of shards.
         ids: (n,) names of the records; 0..n-1 when not given.
         layer: Where in the model the rows were read, if known.
 
@@ -40,7 +40,7 @@ class Embeddings:
         object.__setattr__(self, "ids", ids)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        values = self.values if dtype is None else self.values.astype(dtype, copy=False)
+        values = np.asanyarray(self.values) if dtype is None else np.asanyarray(self.values).astype(dtype, copy=False)
         return values.copy() if copy else values
 
     def __len__(self) -> int:

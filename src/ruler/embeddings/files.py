@@ -3,19 +3,19 @@
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ruler.core.checks import as_matrix
-from ruler.core.errors import FileFormatError, InputError, MissingPackageError
+from ruler.core.errors import FileFormatError
 from ruler.core.types import Embeddings
 from ruler.embeddings.formats import FORMATS, Format
+from ruler.embeddings.formats.entries import reading_safely, storable_ids
+from ruler.embeddings.shards import open_shards
 
 
 def load_embeddings(path: str | os.PathLike[str]) -> Embeddings:
-    """Which vectors, of which records, does this file hold?
+    """Which vectors, of which records, does this file, or folder of shards, hold?
 
     ``.npy``, ``.safetensors`` and ``.pt`` are memory-mapped, so that a file larger than memory can be used;
     ``.npz`` and ``.parquet`` are read. The matrix is the entry ``values``, ``embeddings`` or ``embedding``, else
@@ -23,11 +23,14 @@ def load_embeddings(path: str | os.PathLike[str]) -> Embeddings:
     entry ``ids`` (``id`` in a table); beside ``rows.npy`` they lie in ``rows.ids.npy``. Without ids, the
     records are named 0..n-1. Whether the numbers are finite is checked where they are used.
 
+    A folder is one matrix in shards: its .npy, .parquet and .safetensors files, sorted by name, one under the other.
+    It may be larger than memory: .npy and .safetensors are read in place, .parquet is unpacked to a temporary file.
+
     Args:
-        path: A file ending in .npy, .npz, .parquet, .safetensors or .pt.
+        path: A file ending in .npy, .npz, .parquet, .safetensors or .pt, or a folder of shards.
 
     Returns:
-        Embeddings with values (n, p).
+        Embeddings with values (n, p); of a folder, `StackedRows`, which read rows when asked for.
 
     Raises:
         FileFormatError: Missing, truncated, of another kind, in need of pickle, or far larger inside than outside.
@@ -41,23 +44,17 @@ def load_embeddings(path: str | os.PathLike[str]) -> Embeddings:
         ['ann', 'bob']
     """
     file = Path(path)
+    if file.is_dir():
+        return open_shards(file)
     chosen = _format_of(file)
     if not file.is_file():
-        found = "a folder" if file.is_dir() else "nothing there"
-        raise FileFormatError(f"{file} must be an embedding file; got {found}. Check the path.")
-    try:
+        raise FileFormatError(
+            f"{file} must be an embedding file or a folder of them; got nothing there. Check the path."
+        )
+    with reading_safely(file):
         embeddings = chosen.load(file)
         as_matrix(embeddings.values, str(file))
-        return replace(embeddings, ids=_storable_ids(embeddings.ids))
-    except (FileFormatError, MissingPackageError):
-        raise
-    except InputError as error:
-        raise FileFormatError(f"{file} must hold embeddings: {error}") from None
-    except Exception as error:  # a hostile file makes parsers raise anything
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
-        raise FileFormatError(
-            f"{file} must be a sound {file.suffix} file; it cannot be read: {reason.rstrip('.')}. Write it again."
-        ) from None
+        return replace(embeddings, ids=storable_ids(embeddings.ids))
 
 
 def save_embeddings(embeddings: Embeddings, path: str | os.PathLike[str]) -> None:
@@ -80,7 +77,7 @@ def save_embeddings(embeddings: Embeddings, path: str | os.PathLike[str]) -> Non
     values = as_matrix(embeddings.values, "embeddings")
     is_portable = values.dtype.kind == "f" and values.dtype.itemsize in (2, 4, 8)
     dtype = values.dtype.newbyteorder("=") if is_portable else np.dtype(np.float64)
-    sound = Embeddings(values.astype(dtype, copy=False), _storable_ids(embeddings.ids), embeddings.layer)
+    sound = Embeddings(np.asanyarray(values).astype(dtype, copy=False), storable_ids(embeddings.ids), embeddings.layer)
     chosen.save(sound, file)
 
 
@@ -88,18 +85,3 @@ def _format_of(file: Path) -> Format:
     if file.suffix.lower() not in FORMATS:
         raise FileFormatError(f"{file} must end in one of {', '.join(FORMATS)}; got {file.suffix or 'no ending'!r}.")
     return FORMATS[file.suffix.lower()]
-
-
-def _storable_ids(ids: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    if ids.dtype.kind in "iu":
-        return ids.astype(np.int64, copy=False)
-    listed = ids.tolist()
-    if all(isinstance(name, str) for name in listed):
-        for name in listed:
-            if not name.isprintable() and name.encode(errors="replace").decode() != name:
-                raise InputError(f"ids must be valid Unicode; got {name!r}. Clean the names first.")
-        return np.array(listed, dtype=np.str_)
-    if all(isinstance(name, int) and not isinstance(name, bool) for name in listed):
-        return np.array(listed, dtype=np.int64)
-    kinds = sorted({type(name).__name__ for name in listed})
-    raise InputError(f"ids must be integers or text; got {', '.join(kinds)}. Convert them to text.")

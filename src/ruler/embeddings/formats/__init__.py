@@ -6,20 +6,22 @@ from pathlib import Path
 
 from ruler.core.types import Embeddings
 from ruler.embeddings.formats import npy, npz, parquet, pt, safetensors
+from ruler.embeddings.formats.entries import Opened
 
 
 @dataclass(frozen=True)
 class Format:
-    """How one kind of file is read and written."""
+    """How one kind of file is read and written; ``open_rows`` where it can be one shard of many."""
 
     load: Callable[[Path], Embeddings]
     save: Callable[[Embeddings, Path], None]
+    open_rows: Callable[[Path], Opened] | None = None
 
 
 FORMATS = {
-    ".npy": Format(npy.load, npy.save),
+    ".npy": Format(npy.load, npy.save, npy.open_rows),
     ".npz": Format(npz.load, npz.save),
-    ".parquet": Format(parquet.load, parquet.save),
-    ".safetensors": Format(safetensors.load, safetensors.save),
+    ".parquet": Format(parquet.load, parquet.save, parquet.open_rows),
+    ".safetensors": Format(safetensors.load, safetensors.save, safetensors.open_rows),
     ".pt": Format(pt.load, pt.save),
 }

@@ -1,17 +1,36 @@
-"""What the formats share: which entry holds the matrix, how large a file may unfold, writing whole files."""
+"""What the formats share: which entry holds the matrix, how a hostile file is read, how one is written whole."""
 
 import os
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
-from ruler.core.errors import FileFormatError
+import numpy as np
+import numpy.typing as npt
+
+from ruler.core.errors import FileFormatError, InputError, MissingPackageError
 
 MATRIX_NAMES = ("values", "embeddings", "embedding")
 _LARGEST_RATIO = 100  # deflate reaches 1000 on constant data; embeddings stay far below
 _ALWAYS_ALLOWED_BYTES = 16 << 20
+
+
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """What a file holds, its rows read only when asked for.
+
+    Args:
+        values: (n, p) array, memory map, or anything with ``shape``, ``dtype`` and rows by slice or number.
+        ids: (n,) names, or None where the file has none.
+        layer: Where in the model the rows were read, if the file says so.
+    """
+
+    values: Any
+    ids: npt.NDArray[Any] | None = None
+    layer: str | None = None
 
 
 def pick_matrix(n_dims_of: Mapping[str, int], path: Path) -> str:
@@ -60,3 +79,43 @@ def appearing_whole(path: Path) -> Iterator[IO[bytes]]:
         os.replace(draft, path)
     finally:
         draft.unlink(missing_ok=True)
+
+
+@contextmanager
+def reading_safely(file: Path) -> Iterator[None]:
+    """Whatever a hostile file makes its parser raise becomes a `FileFormatError`."""
+    try:
+        yield
+    except (FileFormatError, MissingPackageError):
+        raise
+    except InputError as error:
+        raise FileFormatError(f"{file} must hold embeddings: {error}") from None
+    except Exception as error:  # parsers raise anything
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise FileFormatError(
+            f"{file} must be a sound {file.suffix} file; it cannot be read: {reason.rstrip('.')}. Write it again."
+        ) from None
+
+
+def storable_ids(ids: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Ids as int64 or text, whatever they came as.
+
+    Raises:
+        InputError: Neither integers nor text.
+
+    Example:
+        >>> storable_ids(np.array(["ann", "bob"], dtype=object)).dtype.kind
+        'U'
+    """
+    if ids.dtype.kind in "iu":
+        return ids.astype(np.int64, copy=False)
+    listed = ids.tolist()
+    if all(isinstance(name, str) for name in listed):
+        for name in listed:
+            if not name.isprintable() and name.encode(errors="replace").decode() != name:
+                raise InputError(f"ids must be valid Unicode; got {name!r}. Clean the names first.")
+        return np.array(listed, dtype=np.str_)
+    if all(isinstance(name, int) and not isinstance(name, bool) for name in listed):
+        return np.array(listed, dtype=np.int64)
+    kinds = sorted({type(name).__name__ for name in listed})
+    raise InputError(f"ids must be integers or text; got {', '.join(kinds)}. Convert them to text.")

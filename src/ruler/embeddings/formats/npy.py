@@ -7,13 +7,19 @@ import numpy as np
 import numpy.typing as npt
 
 from ruler.core.types import Embeddings
-from ruler.embeddings.formats.entries import appearing_whole
+from ruler.embeddings.formats.entries import Opened, appearing_whole
 
 
 def load(path: Path) -> Embeddings:
     """The array, memory-mapped, with the ids that lie beside it."""
+    opened = open_rows(path)
+    return Embeddings(opened.values, opened.ids)
+
+
+def open_rows(path: Path) -> Opened:
+    """The array, memory-mapped, and the ids beside it if there are any."""
     ids = ids_path(path)
-    return Embeddings(_map(path), np.array(_map(ids)) if ids.is_file() else None)
+    return Opened(_map(path), np.array(_map(ids)) if ids.is_file() else None)
 
 
 def save(embeddings: Embeddings, path: Path) -> None:

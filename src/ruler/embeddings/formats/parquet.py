@@ -1,5 +1,9 @@
 """Parquet tables: one list column of vectors, or one numeric column a dimension, and an optional id column."""
 
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,32 +15,81 @@ from ruler.core.checks import block_rows_for
 from ruler.core.errors import FileFormatError
 from ruler.core.optional import load_optional
 from ruler.core.types import Embeddings
-from ruler.embeddings.formats.entries import MATRIX_NAMES, appearing_whole, check_unfolded_size
+from ruler.embeddings.formats.entries import MATRIX_NAMES, Opened, appearing_whole, check_unfolded_size
 
 _ROWS_AT_ONCE = 8192
 
 
 def load(path: Path) -> Embeddings:
     """All rows, read a few thousand at a time."""
+    blocks, ids = [], []
+    with _reading(path) as table:
+        for vectors, names in table.iterate():
+            blocks.append(vectors)
+            ids += names
+    return Embeddings(np.concatenate(blocks), np.array(ids) if table.has_ids else None, table.layer)
+
+
+def open_rows(path: Path) -> Opened:
+    """All rows, unpacked a few thousand at a time into a nameless temporary file and memory-mapped from there.
+
+    Rows of a packed table can only be had by whole row groups, and a search asks for single ones millions of times.
+    """
+    ids: list[Any] = []
+    width, dtype = 0, np.dtype(np.float32)
+    with tempfile.TemporaryFile(prefix="ruler-rows-") as unpacked:
+        with _reading(path) as table:
+            for vectors, names in table.iterate():
+                if unpacked.tell() == 0:
+                    width, dtype = vectors.shape[1], vectors.dtype
+                if vectors.shape[1] != width:
+                    raise FileFormatError(f"{path} must hold lists of one length; got {width} and {vectors.shape[1]}.")
+                unpacked.write(np.ascontiguousarray(vectors, dtype=dtype).data)
+                ids += names
+        unpacked.flush()
+        values = np.memmap(unpacked, dtype, mode="r", shape=(unpacked.tell() // (width * dtype.itemsize), width))
+    return Opened(values, np.array(ids) if table.has_ids else None, table.layer)
+
+
+@dataclass(frozen=True)
+class _Table:
+    """An open parquet file of embeddings."""
+
+    path: Path
+    file: Any
+    vector: str | None
+    width: int
+
+    @property
+    def has_ids(self) -> bool:
+        return "id" in self.file.schema_arrow.names
+
+    @property
+    def layer(self) -> str | None:
+        layer = (self.file.schema_arrow.metadata or {}).get(b"layer")
+        return None if layer is None else str(layer.decode())
+
+    def iterate(self) -> Iterator[tuple[npt.NDArray[Any], list[Any]]]:
+        """Vectors (n, p) and their ids, a few thousand rows at a time."""
+        n_bytes = 0
+        for batch in self.file.iter_batches(min(_ROWS_AT_ONCE, block_rows_for(self.width))):
+            vectors = _vectors(batch.column(self.vector)) if self.vector else _columns(batch)
+            n_bytes += vectors.nbytes
+            check_unfolded_size(n_bytes, self.path)
+            yield vectors, batch.column("id").to_pylist() if self.has_ids else []
+        if not n_bytes:
+            raise FileFormatError(f"{self.path} must hold at least one row; got none.")
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[_Table]:
     parquet = load_optional("pyarrow.parquet", "reading .parquet")
     with parquet.ParquetFile(path) as file:
         schema = file.schema_arrow
         vector = next((name for name in MATRIX_NAMES if name in schema.names), None)
         width, n_bits = _width_of(schema, vector)
         check_unfolded_size(file.metadata.num_rows * width * n_bits // 8, path)
-        blocks: list[npt.NDArray[Any]] = []
-        ids: list[Any] = []
-        n_bytes = 0
-        for batch in file.iter_batches(min(_ROWS_AT_ONCE, block_rows_for(width))):
-            blocks.append(_vectors(batch.column(vector)) if vector else _columns(batch))
-            ids += batch.column("id").to_pylist() if "id" in schema.names else []
-            n_bytes += blocks[-1].nbytes
-            check_unfolded_size(n_bytes, path)
-        layer = (schema.metadata or {}).get(b"layer")
-    if not blocks:
-        raise FileFormatError(f"{path} must hold at least one row; got none.")
-    named = np.array(ids) if "id" in schema.names else None
-    return Embeddings(np.concatenate(blocks), named, None if layer is None else layer.decode())
+        yield _Table(path, file, vector, width)
 
 
 def save(embeddings: Embeddings, path: Path) -> None:

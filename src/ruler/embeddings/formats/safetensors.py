@@ -13,7 +13,7 @@ from ruler.core.arithmetic import iterate_blocks
 from ruler.core.checks import block_rows_for
 from ruler.core.errors import FileFormatError
 from ruler.core.types import Embeddings
-from ruler.embeddings.formats.entries import appearing_whole, pick_matrix
+from ruler.embeddings.formats.entries import Opened, appearing_whole, pick_matrix
 
 _DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "U8": "|u1", "BF16": "<u2"}
 _CODES = {np.dtype(dtype): code for code, dtype in _DTYPES.items() if code != "BF16"}
@@ -23,6 +23,13 @@ _TEXT, _ENDS = "ids_utf8", "ids_ends"
 
 def load(path: Path) -> Embeddings:
     """The tensor ``values``, memory-mapped, with ``ids`` as integers or as UTF-8 text with its ends."""
+    opened = open_rows(path)
+    is_mapped = isinstance(opened.values, np.ndarray) and opened.values.flags.aligned
+    return Embeddings(opened.values if is_mapped else np.array(opened.values[:]), opened.ids, opened.layer)
+
+
+def open_rows(path: Path) -> Opened:
+    """The tensor ``values`` in place, bfloat16 widened when it is read; ids None where the file has none."""
     header, data_start = _read_header(path)
     metadata = header.pop("__metadata__", {})
     matrix = pick_matrix({name: len(entry["shape"]) for name, entry in header.items()}, path)
@@ -31,7 +38,27 @@ def load(path: Path) -> Embeddings:
         ids = np.array(_map(path, header["ids"], data_start))
     elif _TEXT in header and _ENDS in header:
         ids = _decode(_map(path, header[_TEXT], data_start), _map(path, header[_ENDS], data_start))
-    return Embeddings(_map(path, header[matrix], data_start), ids, metadata.get("layer"))
+    values = _map(path, header[matrix], data_start)
+    is_half = header[matrix]["dtype"] == "BF16"
+    return Opened(WidenedRows(values) if is_half else values, ids, metadata.get("layer"))
+
+
+class WidenedRows:
+    """Rows of a memory-mapped bfloat16 matrix as float32: each number is the upper half of one."""
+
+    dtype = np.dtype(np.float32)
+
+    def __init__(self, halves: npt.NDArray[np.uint16]) -> None:
+        self._halves = halves
+        self.shape = halves.shape
+        self._mmap = getattr(halves, "_mmap", None)
+
+    def __len__(self) -> int:
+        return len(self._halves)
+
+    def __getitem__(self, key: Any) -> npt.NDArray[np.float32]:
+        rows: npt.NDArray[np.float32] = (np.asarray(self._halves[key]).astype(np.uint32) << 16).view(np.float32)
+        return rows
 
 
 def save(embeddings: Embeddings, path: Path) -> None:
@@ -78,10 +105,7 @@ def _map(path: Path, entry: dict[str, Any], data_start: int) -> npt.NDArray[Any]
         raise FileFormatError(f"{path} must be a sound .safetensors file; a tensor's size and offsets disagree.")
     if start == stop:
         return np.empty(shape, dtype)
-    mapped = np.memmap(path, dtype, mode="r", offset=data_start + start, shape=shape)
-    if entry["dtype"] == "BF16":  # the upper half of a float32
-        return (mapped.astype(np.uint32) << 16).view(np.float32)
-    return mapped if mapped.flags.aligned else np.array(mapped)
+    return np.memmap(path, dtype, mode="r", offset=data_start + start, shape=shape)
 
 
 def _encode(ids: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:

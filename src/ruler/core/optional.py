@@ -7,6 +7,7 @@ from ruler.core.errors import MissingPackageError
 
 _EXTRA_OF = {
     "faiss": "bench",
+    "huggingface_hub": "huggingface",
     "jinja2": "report",
     "matplotlib": "report",
     "pandas": "data",

@@ -35,9 +35,7 @@ class SmallCNN(nn.Module):
         super().__init__()
         height, width = image_size
         if min(image_size) < _SHRINK:
-            raise InputError(
-                f"image_size must be at least {_SHRINK} by {_SHRINK}; got {height} by {width}. Resize."
-            )
+            raise InputError(f"image_size must be at least {_SHRINK} by {_SHRINK}; got {height} by {width}. Resize.")
         layers: list[nn.Module] = []
         for n_in, n_out in zip((n_channels, *_CHANNELS), _CHANNELS, strict=False):
             layers += [nn.Conv2d(n_in, n_out, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)]

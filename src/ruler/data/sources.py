@@ -1,45 +1,94 @@
-"""Finding a published table: the data folder, then the cache, then a download."""
+"""Finding a published set: the data folder, then the cache, then a download; and reading tables."""
 
+import os
+import zipfile
+import zlib
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
 
 from ruler.core.errors import FileFormatError, InputError
 from ruler.core.locations import cache_folder, data_folder
 from ruler.core.optional import load_optional
-from ruler.data.sets import TabularSet
 
 Place = Literal["RULER_DATA", "cache", "scikit-learn", "to download"]
 TABLE_SUFFIXES = (".csv", ".csv.gz", ".parquet")
 
 
+class PublishedSet(Protocol):
+    """What all published sets have in common: tables, images, faces and texts."""
+
+    @property
+    def key(self) -> str:
+        """Name in code."""
+
+    @property
+    def file(self) -> str | None:
+        """Where its file lies in a data folder; None for a set that scikit-learn brings along."""
+
+
 @dataclass(frozen=True)
 class Location:
-    """Where a published table is now; ``path`` is None where there is no file of it."""
+    """Where a published set is now; ``path`` is None where there is no file of it."""
 
     place: Place
     path: Path | None = None
 
 
-def locate(entry: TabularSet, root: Path | None = None) -> Location:
+def locate(entry: PublishedSet, root: Path | None = None) -> Location:
     """Where is this set now? Looks, and never downloads.
 
     Args:
-        entry: One of ``TABULAR_SETS``.
+        entry: A published set, such as one of ``TABULAR_SETS``.
         root: Folder laid out as ``RULER_DATA``, instead of the one in the environment.
     """
-    if entry.openml_id is None:
+    if entry.file is None:
         return Location("scikit-learn")
     cached = cached_file(entry)
-    found = (root or data_folder()) / "tabular" / cached.name
+    found = (root or data_folder()) / entry.file
     if found.is_file() and found != cached:
         return Location("RULER_DATA", found)
     return Location("cache", cached) if cached.is_file() else Location("to download")
 
 
-def cached_file(entry: TabularSet) -> Path:
+def cached_file(entry: PublishedSet) -> Path:
     """Where a download of this set is kept."""
-    return cache_folder() / "tabular" / f"{entry.key}.csv.gz"
+    return cache_folder() / (entry.file or entry.key)
+
+
+def is_path(name_or_path: str | os.PathLike[str], known: Collection[str], suffixes: tuple[str, ...] = ()) -> bool:
+    """Whether a user means a file or folder of his own, and not the name of a published set.
+
+    A name of a published set is that set, even where a folder of the same name lies around.
+    """
+    if not isinstance(name_or_path, str):
+        return True
+    if name_or_path in known:
+        return False
+    looks_like_one = name_or_path.lower().endswith(suffixes) or "/" in name_or_path or os.sep in name_or_path
+    return looks_like_one or Path(name_or_path).is_dir()
+
+
+def read_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
+    """Read every array of an ``.npz`` file, none of them pickled.
+
+    Raises:
+        InputError: No such file.
+        FileFormatError: Not a file of plain arrays.
+    """
+    if not path.is_file():
+        raise InputError(f"path must be an existing file; got {str(path)!r}. Check the spelling and the folder.")
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+    except (OSError, EOFError, ValueError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
+        raise FileFormatError(
+            f"{path} must be an .npz of plain arrays; got one that cannot be read ({error})."
+        ) from error
 
 
 def read_table(path: Path) -> Any:

@@ -3,7 +3,7 @@
 import hashlib
 import os
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,12 @@ from ruler.core.optional import load_optional
 from ruler.core.registry import Registry
 from ruler.core.types import FloatArray, IndexArray
 from ruler.data.encoding import encode_classes, encode_features
+from ruler.data.large_sets import LARGE_SETS
 from ruler.data.openml import download_table
 from ruler.data.sets import TABULAR_SETS, TabularSet
-from ruler.data.sources import TABLE_SUFFIXES, cached_file, locate, read_table, write_table
+from ruler.data.sources import TABLE_SUFFIXES, cached_file, is_path, locate, read_table, write_table
+
+_TABLES = Registry("dataset", {**TABULAR_SETS, **LARGE_SETS})
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +34,7 @@ class TabularData:
         feature_names: d names.
         classes: c labels that the classes stand for.
         ids: (n,) names of the records; row numbers where the table names none.
+        note: What a reader of its numbers must know about these rows; mostly nothing.
     """
 
     name: str
@@ -39,6 +43,7 @@ class TabularData:
     feature_names: tuple[str, ...]
     classes: tuple[str, ...]
     ids: npt.NDArray[Any]
+    note: str = ""
 
     def __len__(self) -> int:
         return len(self.target)
@@ -63,7 +68,8 @@ def load_tabular(
     """What is in this table?
 
     A published set is looked for in the data folder, then in the cache, then downloaded into the cache; any
-    other version of it is refused. A file of your own needs ``target``.
+    other version of it is refused. Only Higgs may come from its public home with other rows than those measured
+    here, and says so in ``note``. A file of your own needs ``target``.
 
     Args:
         name_or_path: Key of a published set (``"adult"``) or a path to a .csv, .csv.gz or .parquet file.
@@ -85,9 +91,9 @@ def load_tabular(
         >>> load_tabular("breast_cancer").features.shape
         (569, 30)
     """
-    if _is_path(name_or_path):
+    if is_path(name_or_path, _TABLES, TABLE_SUFFIXES):
         return _load_own(Path(name_or_path), target, ids)
-    entry = TABULAR_SETS[str(name_or_path)]
+    entry = _TABLES[str(name_or_path)]
     if target is not None or ids is not None:
         raise InputError(
             f"target and ids must be left out for a published set; got target={target!r}, ids={ids!r} "
@@ -97,7 +103,8 @@ def load_tabular(
     if where.place == "scikit-learn":
         return _verify(_load_from_sklearn(entry), entry, "scikit-learn")
     path = where.path or fetch_tabular(entry.key, progress=progress)
-    return _verify(_encode_published(read_table(path), entry), entry, str(path))
+    is_download = where.place != "RULER_DATA"
+    return _verify(_encode_published(read_table(path), entry), entry, str(path), is_download=is_download)
 
 
 def fetch_tabular(name: str, *, progress: bool = False) -> Path:
@@ -117,7 +124,7 @@ def fetch_tabular(name: str, *, progress: bool = False) -> Path:
         DownloadError: OpenML cannot be reached.
         DataMismatchError: OpenML hands out another version.
     """
-    entry = TABULAR_SETS[name]
+    entry = _TABLES[name]
     if entry.openml_id is None:
         raise InputError(f"name must be a set that lives at OpenML; got {name!r}. It comes with scikit-learn.")
     table = download_table(entry, progress=progress)
@@ -125,17 +132,11 @@ def fetch_tabular(name: str, *, progress: bool = False) -> Path:
     candidate = path.with_name(f".{uuid.uuid4().hex}-{path.name}")
     try:
         write_table(table, candidate)
-        _verify(_encode_published(read_table(candidate), entry), entry, entry.origin)
+        _verify(_encode_published(read_table(candidate), entry), entry, entry.origin, is_download=True)
         os.replace(candidate, path)
     finally:
         candidate.unlink(missing_ok=True)
     return path
-
-
-def _is_path(name_or_path: str | os.PathLike[str]) -> bool:
-    if not isinstance(name_or_path, str):
-        return True
-    return name_or_path.lower().endswith(TABLE_SUFFIXES) or "/" in name_or_path or os.sep in name_or_path
 
 
 def _load_own(path: Path, target: str | None, ids: str | None) -> TabularData:
@@ -176,10 +177,11 @@ def _encode_published(table: Any, entry: TabularSet) -> TabularData:
     return TabularData(
         name=entry.key,
         features=encode_features(features),
-        target=labels.map(entry.is_positive).to_numpy(dtype=np.int64),
+        target=labels.map(entry.class_of).to_numpy(dtype=np.int64),
         feature_names=tuple(map(str, features.columns)),
         classes=entry.classes,
         ids=np.arange(len(table)),
+        note=entry.note,
     )
 
 
@@ -195,7 +197,7 @@ def _load_from_sklearn(entry: TabularSet) -> TabularData:
     )
 
 
-def _verify(data: TabularData, entry: TabularSet, source: str) -> TabularData:
+def _verify(data: TabularData, entry: TabularSet, source: str, *, is_download: bool = False) -> TabularData:
     faults = [
         f"{what}: {got} instead of {expected}"
         for what, got, expected in [
@@ -205,6 +207,8 @@ def _verify(data: TabularData, entry: TabularSet, source: str) -> TabularData:
         ]
         if got != expected
     ]
+    if faults and is_download and data.features.shape == (entry.home_rows, entry.n_features):
+        return replace(data, note=entry.home_note)
     if faults:
         raise DataMismatchError(
             f"{entry.title} must be the paper's version; got another from {source} ({'; '.join(faults)}). "

@@ -1,0 +1,163 @@
+"""A name, a folder or a file -> images of faces, with the person on each."""
+
+import os
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ruler.core.errors import FileFormatError, InputError
+from ruler.core.types import IndexArray
+from ruler.data.encoding import encode_classes
+from ruler.data.homes.lfw import download_lfw
+from ruler.data.image_data import ImageData
+from ruler.data.image_files import write_arrays
+from ruler.data.image_folder import read_image_folder
+from ruler.data.image_sets import FACE_SETS
+from ruler.data.sources import cached_file, is_path, locate, read_arrays, read_table
+from ruler.data.verification import verify_content
+
+_FIELDS = ("images", "identity", "names")
+
+
+def load_faces(
+    name_or_path: str | os.PathLike[str] = "lfw",
+    *,
+    labels: str | os.PathLike[str] | None = None,
+    root: str | os.PathLike[str] | None = None,
+    image_size: tuple[int, int] | None = None,
+    progress: bool = False,
+) -> ImageData:
+    """Whose face is on each image, and what is a model to say about it?
+
+    ``groups`` are the people. ``target`` is what models are trained on: for LFW the gender (0 female, 1 male). The
+    download of LFW brings no gender, and it is not guessed from names: give ``labels``. For a folder of your own,
+    one subfolder a person, ``target`` is the person unless ``labels`` say something else.
+
+    Args:
+        name_or_path: ``"lfw"``, or a path to a folder, or to an ``.npz`` with the arrays images, identity, names and,
+            if known, gender.
+        labels: Table (.csv, .csv.gz or .parquet) whose first column is the person and whose second is the label.
+        root: Data folder to use instead of the one that ``RULER_DATA`` names.
+        image_size: Height and width that all images are resized to; for your own folder only.
+        progress: Show on stderr, if it is a terminal, how far reading or downloading is.
+
+    Returns:
+        ImageData with groups; training and test part are for the caller to cut, by whole people or not.
+
+    Raises:
+        UnknownNameError: No such set; says the nearest.
+        InputError: A path that is absent, images of several sizes, people without a label, or no labels at all.
+        FileFormatError: A file that cannot be read safely.
+        DataMismatchError: A published set in another version.
+        DownloadError: The set is not on this machine and cannot be fetched.
+
+    Example:
+        >>> load_faces("lwf")
+        Traceback (most recent call last):
+        ruler.core.errors.UnknownNameError: face set must be one of lfw; got 'lwf'. Did you mean 'lfw'?
+    """
+    if is_path(name_or_path, FACE_SETS, (".npz",)):
+        return _load_own(Path(name_or_path), labels, image_size, progress=progress)
+    entry = FACE_SETS[str(name_or_path)]
+    if image_size is not None:
+        raise InputError(f"image_size must be left out for a published set; got {image_size} for {entry.key!r}.")
+    path = locate(entry, None if root is None else Path(root)).path or fetch_faces(entry.key, progress=progress)
+    arrays = _read_faces(path)
+    if "gender" in arrays:
+        found = _from_arrays(arrays, entry.key, labels)
+        return replace(found, note=verify_content(entry, found.content_hash, "", str(path)))
+    verify_content(entry, "", str(arrays.get("note", "")), str(path))
+    return replace(_from_arrays(arrays, entry.key, labels), note=entry.home_note)
+
+
+def fetch_faces(name: str = "lfw", *, progress: bool = False) -> Path:
+    """Download a published set of faces into the cache, whatever is there already.
+
+    Args:
+        name: Key of a published set.
+        progress: Show on stderr, if it is a terminal, how far the download is.
+
+    Returns:
+        Path of the cached file: images and people, without gender.
+
+    Raises:
+        DownloadError: Its home cannot be reached or hands out something else.
+    """
+    entry = FACE_SETS[name]
+    path = cached_file(entry)
+    write_arrays(path, {**download_lfw(entry, progress=progress), "note": np.array(entry.home_note)})
+    return path
+
+
+def _load_own(
+    path: Path, labels: str | os.PathLike[str] | None, image_size: tuple[int, int] | None, *, progress: bool
+) -> ImageData:
+    if not path.is_dir():
+        if image_size is not None:
+            raise InputError(
+                f"image_size must be left out for an .npz file; got {image_size}. Resize the arrays in it."
+            )
+        return _from_arrays(_read_faces(path), path.name, labels)
+    found = read_image_folder(path, image_size, progress=progress)
+    people = np.array(found.classes)
+    target, classes = (found.target, found.classes) if labels is None else _label_people(people, found.target, labels)
+    return replace(found, target=target, classes=classes, groups=people[found.target])
+
+
+def _read_faces(path: Path) -> dict[str, npt.NDArray[Any]]:
+    arrays = read_arrays(path)
+    absent = [field for field in _FIELDS if field not in arrays]
+    if absent:
+        raise FileFormatError(
+            f"{path} must hold the arrays {', '.join(_FIELDS)}; got none named {', '.join(absent)}. "
+            "Save them with numpy.savez_compressed."
+        )
+    identity, names = arrays["identity"], arrays["names"]
+    if identity.dtype.kind not in "iu" or identity.min(initial=0) < 0 or identity.max(initial=0) >= len(names):
+        raise FileFormatError(f"identity in {path} must be rows of names, below {len(names)}; got {identity.dtype}.")
+    return arrays
+
+
+def _from_arrays(arrays: dict[str, Any], name: str, labels: str | os.PathLike[str] | None) -> ImageData:
+    people, identity = arrays["names"].astype(str), arrays["identity"].astype(np.int64)
+    has_gender = "gender" in arrays
+    if has_gender == (labels is not None):
+        raise InputError(
+            f"labels must be {'left out: the file brings gender' if has_gender else 'given: no gender comes with it'}; "
+            f"got {labels!r} for {name!r}. They are a table of two columns, person and label."
+        )
+    target, classes = (
+        (arrays["gender"].astype(np.int64), ("female", "male"))
+        if has_gender
+        else _label_people(people, identity, labels)
+    )
+    n_seen: Counter[int] = Counter()
+    ids = []
+    for person in identity.tolist():
+        ids.append(f"{people[person]}/{n_seen[person]}")
+        n_seen[person] += 1
+    return ImageData(
+        name=name, images=arrays["images"], target=target, classes=classes, ids=np.array(ids), groups=people[identity]
+    )
+
+
+def _label_people(
+    people: npt.NDArray[Any], identity: IndexArray, labels: str | os.PathLike[str] | None
+) -> tuple[IndexArray, tuple[str, ...]]:
+    table = read_table(Path(str(labels)))
+    if table.shape[1] < 2:
+        raise InputError(f"{labels} must have two columns, person and label; got {table.shape[1]}.")
+    known = dict(zip(table.iloc[:, 0].astype(str), table.iloc[:, 1], strict=True))
+    absent = [person for person in people.tolist() if person not in known]
+    if absent:
+        raise InputError(
+            f"{labels} must have a label for every person; got none for {len(absent)}, such as {absent[0]!r}. Add them."
+        )
+    import pandas
+
+    codes, classes = encode_classes(pandas.Series([known[person] for person in people.tolist()]), str(labels))
+    return codes[identity], classes

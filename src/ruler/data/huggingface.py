@@ -1,0 +1,176 @@
+"""A Hugging Face dataset saved on disk -> tables and images, without `datasets`, its code or any pickle."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ruler.core.errors import FileFormatError, InputError
+from ruler.core.optional import load_optional
+from ruler.core.progress import track
+from ruler.core.registry import Registry
+from ruler.data.encoding import encode_classes
+from ruler.data.image_data import ImageData
+from ruler.data.image_folder import decode_image, stack_images
+
+_MARKS = ("dataset_dict.json", "dataset_info.json", "state.json")
+
+
+def is_dataset_folder(folder: Path) -> bool:
+    """Whether a folder was written by ``save_to_disk``, or holds the parquet files of a dataset."""
+    return any((folder / mark).is_file() for mark in _MARKS) or bool(_list_parquet(folder))
+
+
+def read_dataset(folder: Path) -> dict[str, Any]:
+    """The parts of a dataset, such as train and test, each a pyarrow Table.
+
+    Args:
+        folder: As ``Dataset.save_to_disk`` or ``DatasetDict.save_to_disk`` left it, or with parquet files named
+            ``train-....parquet`` as on the hub, in it or in its folder ``data``.
+
+    Raises:
+        FileFormatError: A file that is missing, broken, or named outside the folder.
+    """
+    if (folder / "dataset_dict.json").is_file():
+        parts = _read_json(folder / "dataset_dict.json").get("splits", [])
+        return {str(part): _read_arrow(folder / _plain(part, folder)) for part in parts}
+    if (folder / "state.json").is_file():
+        return {str(_read_json(folder / "state.json").get("_split") or "all"): _read_arrow(folder)}
+    return _read_parquet(folder)
+
+
+def read_image_dataset(
+    folder: Path, image_size: tuple[int, int] | None = None, *, progress: bool = False
+) -> dict[str, ImageData]:
+    """The parts of a dataset with a column of images and a column of labels.
+
+    The images are the column of that type; the labels are the column ``label``, or else the only one of type
+    ClassLabel. Images must be stored in the dataset: paths to files elsewhere are not followed.
+
+    Raises:
+        InputError: No such columns, images of several sizes, or fewer than two classes.
+        FileFormatError: An image that cannot be read.
+    """
+    return {
+        part: _read_images(table, f"{folder.name}/{part}", image_size, is_shown=progress)
+        for part, table in read_dataset(folder).items()
+    }
+
+
+def _read_images(table: Any, name: str, image_size: tuple[int, int] | None, *, is_shown: bool) -> ImageData:
+    features = _read_features(table)
+    images = _find_column(table, features, "Image", "image", name)
+    labels = _find_column(table, features, "ClassLabel", "label", name)
+    ids = [f"{name}/{row}" for row in range(table.num_rows)]
+    cells = zip(track(table[images], "reading images", n_items=table.num_rows, is_shown=is_shown), ids, strict=True)
+    pixels = stack_images([decode_image(_bytes_of(cell.as_py(), key), key, image_size) for cell, key in cells], ids)
+    declared = features.get(labels, {}).get("names")
+    column = table[labels].to_pandas()
+    if declared is None:
+        target, classes = encode_classes(column, labels)
+    else:
+        target, classes = column.to_numpy(dtype=np.int64), tuple(map(str, declared))
+    return ImageData(name=name, images=pixels, target=target, classes=classes, ids=np.array(ids))
+
+
+def _find_column(table: Any, features: dict[str, Any], kind: str, usual: str, name: str) -> str:
+    typed: list[str] = [column for column in table.column_names if features.get(column, {}).get("_type") == kind]
+    if usual in table.column_names and (usual in typed or not typed or kind == "ClassLabel"):
+        return usual
+    if len(typed) == 1:
+        return typed[0]
+    raise InputError(
+        f"{name} must have one column {usual!r} or of type {kind}; got {', '.join(typed) or 'none'} among "
+        f"{', '.join(table.column_names)}. Rename the one that you mean to {usual!r}."
+    )
+
+
+def _bytes_of(cell: Any, name: str) -> bytes:
+    content = cell.get("bytes") if isinstance(cell, dict) else cell
+    if not isinstance(content, bytes):
+        raise InputError(
+            f"{name} must hold the image itself; got {'a path' if isinstance(cell, dict) else type(cell).__name__}. "
+            "Save the dataset with its images embedded."
+        )
+    return content
+
+
+def _read_features(table: Any) -> dict[str, Any]:
+    metadata = (table.schema.metadata or {}).get(b"huggingface", b"{}")
+    try:
+        features = json.loads(metadata).get("info", {}).get("features", {})
+    except (ValueError, AttributeError):
+        return {}  # without its notes a table is still a table
+    return {name: value for name, value in features.items() if isinstance(value, dict)}
+
+
+def read_text_column(folder: Path, column: str | None) -> Any:
+    """One column of all parts of a dataset, one part after the other, as a pandas Series.
+
+    Raises:
+        InputError: No column named; says which there are.
+        UnknownNameError: No such column; says the nearest.
+    """
+    tables = list(read_dataset(folder).values())
+    columns = Registry(f"column of {folder.name}", {name: name for name in tables[0].column_names})
+    if column is None:
+        raise InputError(f"column must name the texts; got None. {folder.name} has {', '.join(columns)}.")
+    pandas = load_optional("pandas", "reading texts")
+    return pandas.concat([table[columns[column]].to_pandas() for table in tables], ignore_index=True)
+
+
+def _read_arrow(folder: Path) -> Any:
+    pyarrow = load_optional("pyarrow", "reading a dataset")
+    files = _read_json(folder / "state.json").get("_data_files") or []
+    tables = [_open_stream(folder / _plain(file.get("filename"), folder)) for file in files]
+    if not tables:
+        raise FileFormatError(f"{folder} must list its Arrow files in state.json; got none. Save the dataset again.")
+    return pyarrow.concat_tables(tables)
+
+
+def _open_stream(path: Path) -> Any:
+    pyarrow = load_optional("pyarrow", "reading a dataset")
+    try:
+        with pyarrow.memory_map(str(path)) as source, pyarrow.ipc.open_stream(source) as stream:
+            table = stream.read_all()
+            table.validate(full=True)  # a file from others may promise what it does not hold
+            return table
+    except (OSError, pyarrow.ArrowException) as error:
+        raise FileFormatError(f"{path} must be an Arrow file; got one that cannot be read ({error}).") from error
+
+
+def _list_parquet(folder: Path) -> list[Path]:
+    return sorted([*folder.glob("*.parquet"), *(folder / "data").glob("*.parquet")])
+
+
+def _read_parquet(folder: Path) -> dict[str, Any]:
+    pyarrow = load_optional("pyarrow", "reading a dataset")
+    parquet = load_optional("pyarrow.parquet", "reading a dataset")
+    parts: dict[str, list[Any]] = {}
+    for path in _list_parquet(folder):
+        try:
+            parts.setdefault(path.stem.partition("-")[0], []).append(parquet.read_table(path))
+        except (OSError, pyarrow.ArrowException) as error:
+            raise FileFormatError(f"{path} must be a parquet file; got one that cannot be read ({error}).") from error
+    if not parts:
+        raise FileFormatError(f"{folder} must hold a dataset; got neither state.json nor parquet files.")
+    return {part: pyarrow.concat_tables(tables) for part, tables in parts.items()}
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise FileFormatError(
+            f"{path} must be readable JSON; got an error ({error}). Save the dataset again."
+        ) from error
+    if not isinstance(content, dict):
+        raise FileFormatError(f"{path} must hold a JSON object; got {type(content).__name__}. Save the dataset again.")
+    return content
+
+
+def _plain(name: Any, folder: Path) -> str:
+    if not isinstance(name, str) or name in ("", ".", "..") or Path(name).name != name or "\\" in name:
+        raise FileFormatError(f"files of {folder} must lie in it; got {name!r}. Save the dataset again.")
+    return name

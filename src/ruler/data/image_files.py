@@ -1,0 +1,67 @@
+"""Images in files of arrays: ``.npz`` with a training and a test part."""
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ruler.core.errors import FileFormatError
+from ruler.core.files import write_atomically
+from ruler.data.image_data import ImageData, ImageSplit
+from ruler.data.sources import read_arrays
+
+_FIELDS = ("train_images", "train_labels", "test_images", "test_labels")
+
+
+def read_image_file(path: Path, name: str, classes: tuple[str, ...] = ()) -> ImageSplit:
+    """Read training and test images from one ``.npz``.
+
+    Args:
+        path: File with the arrays ``train_images`` (n, height, width, channels) uint8, ``train_labels`` (n,),
+            ``test_images``, ``test_labels``; ``label_names`` if the classes have names, and ``note`` if there is
+            something that a reader of the numbers must know.
+        name: What the images are called.
+        classes: Names of the classes, where they are known beforehand.
+
+    Raises:
+        InputError: No such file, or images and labels that do not fit together.
+        FileFormatError: Not an .npz of plain arrays, or without one of the four.
+    """
+    arrays = read_arrays(path)
+    absent = [field for field in _FIELDS if field not in arrays]
+    if absent:
+        raise FileFormatError(
+            f"{path} must hold the arrays {', '.join(_FIELDS)}; got none named {', '.join(absent)}. "
+            "Save them with numpy.savez_compressed."
+        )
+    note = str(arrays.get("note", ""))
+    names = classes or _name_classes(arrays)
+    train, test = (
+        _make_part(arrays[f"{part}_images"], arrays[f"{part}_labels"], part=part, name=name, classes=names, note=note)
+        for part in ("train", "test")
+    )
+    return ImageSplit(train=train, test=test)
+
+
+def write_arrays(path: Path, arrays: dict[str, npt.NDArray[Any]]) -> None:
+    """Write an ``.npz`` whole or not at all."""
+    content = io.BytesIO()
+    np.savez_compressed(content, **arrays)  # type: ignore[arg-type]
+    write_atomically(path, content.getvalue())
+
+
+def _name_classes(arrays: dict[str, npt.NDArray[Any]]) -> tuple[str, ...]:
+    if "label_names" in arrays:
+        return tuple(map(str, arrays["label_names"].tolist()))
+    labels = np.concatenate([arrays["train_labels"].ravel(), arrays["test_labels"].ravel()])
+    return tuple(map(str, range(int(labels.max(initial=0)) + 1)))
+
+
+def _make_part(
+    images: npt.NDArray[Any], labels: npt.NDArray[Any], *, part: str, name: str, classes: tuple[str, ...], note: str
+) -> ImageData:
+    ids = np.array([f"{part}/{row}" for row in range(len(images))])
+    whole = labels.astype(np.int64) if labels.dtype.kind in "iu" else labels
+    return ImageData(name=name, images=images, target=whole, classes=classes, ids=ids, note=note)

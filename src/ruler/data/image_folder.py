@@ -1,0 +1,105 @@
+"""A folder with one subfolder a class -> images."""
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ruler.core.errors import FileFormatError, InputError
+from ruler.core.optional import load_optional
+from ruler.core.progress import track
+from ruler.data.image_data import ImageData, PixelArray
+
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg")
+_MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "YCbCr")
+_MAX_PIXELS = 50_000_000  # a small file can claim to be an image that fills the memory
+
+
+def read_image_folder(folder: Path, image_size: tuple[int, int] | None = None, *, progress: bool = False) -> ImageData:
+    """Read PNG and JPEG files, one subfolder a class; hidden files and other suffixes are passed over.
+
+    Args:
+        folder: Its subfolders are the classes, in sorted order.
+        image_size: Height and width that all images are resized to.
+        progress: Show on stderr, if it is a terminal, how far reading is.
+
+    Returns:
+        ImageData, its ids the paths within the folder.
+
+    Raises:
+        InputError: No such folder, fewer than two classes, a class without images, images of several sizes.
+        FileFormatError: A file that is not the image it claims to be.
+    """
+    if not folder.is_dir():
+        raise InputError(f"path must be an existing folder; got {str(folder)!r}. Check the spelling.")
+    classes = sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+    if len(classes) < 2:
+        raise InputError(
+            f"{folder} must have at least two subfolders, one a class; got {len(classes)}. Sort the images into them."
+        )
+    files = [_list_images(folder / name) for name in classes]
+    paths = [path for found in files for path in found]
+    ids = [path.relative_to(folder).as_posix() for path in paths]
+    reading = track(paths, "reading images", n_items=len(paths), is_shown=progress)
+    images = stack_images([decode_image(path.read_bytes(), str(path), image_size) for path in reading], ids)
+    target = np.repeat(np.arange(len(classes)), [len(found) for found in files])
+    return ImageData(name=folder.name, images=images, target=target, classes=tuple(classes), ids=np.array(ids))
+
+
+def _list_images(folder: Path) -> list[Path]:
+    found = sorted(
+        path
+        for path in folder.rglob("*")
+        if path.suffix.lower() in IMAGE_SUFFIXES and not path.name.startswith(".") and path.is_file()
+    )
+    if not found:
+        raise InputError(
+            f"{folder} must hold at least one image ({', '.join(IMAGE_SUFFIXES)}); got none. Remove it or fill it."
+        )
+    return found
+
+
+def decode_image(content: bytes, name: str, image_size: tuple[int, int] | None = None) -> PixelArray:
+    """One PNG or JPEG as (height, width, 3) uint8, turned upright as its camera noted, transparency dropped.
+
+    Raises:
+        FileFormatError: Not such an image, a broken one, more than 50 million pixels, or more than 8 bits a colour.
+    """
+    pillow: Any = load_optional("PIL.Image", "reading images")
+    operations: Any = load_optional("PIL.ImageOps", "reading images")
+    try:
+        with pillow.open(io.BytesIO(content), formats=("PNG", "JPEG")) as image:
+            if image.width * image.height > _MAX_PIXELS:
+                raise ValueError(f"{image.width} x {image.height} pixels")
+            if image.mode not in _MODES:
+                raise ValueError(f"mode {image.mode}, more than 8 bits a colour")
+            upright = operations.exif_transpose(image).convert("RGB")
+    except (OSError, ValueError, SyntaxError, EOFError, pillow.DecompressionBombError) as error:
+        raise FileFormatError(
+            f"{name} must be a PNG or JPEG image of at most {_MAX_PIXELS:,} pixels and 8 bits a colour; got a file "
+            f"that cannot be read ({error}). Remove or convert it."
+        ) from error
+    if image_size is not None:
+        upright = upright.resize((image_size[1], image_size[0]), pillow.Resampling.BILINEAR)
+    return np.asarray(upright, dtype=np.uint8)
+
+
+def stack_images(images: list[PixelArray], names: list[str]) -> PixelArray:
+    """All images in one array.
+
+    Raises:
+        InputError: Images of several sizes.
+    """
+    shapes: dict[tuple[int, ...], str] = {}
+    for image, name in zip(images, names, strict=True):
+        shapes.setdefault(image.shape, name)
+    if len(shapes) > 1:
+        (a, first), (b, second) = list(shapes.items())[:2]
+        raise InputError(
+            f"images must all have one size; got {a[0]} x {a[1]} ({first}) and {b[0]} x {b[1]} ({second}). "
+            "Give image_size=(height, width) to resize them."
+        )
+    stacked: npt.NDArray[np.uint8] = np.stack(images)
+    return stacked

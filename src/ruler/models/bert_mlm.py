@@ -4,10 +4,9 @@ import importlib.util
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ruler.core.errors import CheckpointError, DownloadError, FileFormatError
-from ruler.core.optional import load_optional
+from ruler.core.errors import CheckpointError, DownloadError
 from ruler.models.hub import find_hub_model
-from ruler.models.pretrained import check_folder, load_pretrained, quiet_transformers
+from ruler.models.pretrained import check_folder, load_pretrained
 
 CLINICAL_MODEL = "emilyalsentzer/Bio_ClinicalBERT"
 """The paper's clinical model, by its name on the Hugging Face hub."""
@@ -52,32 +51,6 @@ def load_masked_language_model(folder: str | Path) -> tuple[Any, bool]:
             "Give the folder of a whole model."
         )
     return model, not lacking
-
-
-def load_tokenizer(folder: str | Path) -> Any:
-    """The tokenizer in a transformers folder; code in the folder is not run and the network is left alone.
-
-    Args:
-        folder: As the tokenizer's ``save_pretrained`` writes it, beside the ``config.json`` of its model.
-
-    Raises:
-        FileFormatError: No such folder, or no tokenizer in it.
-
-    Example:
-        >>> load_tokenizer("no/such/folder")
-        Traceback (most recent call last):
-        ruler.core.errors.FileFormatError: no/such/folder must be a folder with a config.json; got nothing there. ...
-    """
-    check_folder(Path(folder))
-    transformers = load_optional("transformers", "reading texts")
-    try:
-        with quiet_transformers():
-            return transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    except Exception as error:  # what is missing or broken makes transformers raise anything
-        reason = " ".join(str(error).split())[:200].rstrip(".")
-        raise FileFormatError(
-            f"{folder} must hold a tokenizer; it cannot be read: {reason}. Save it there with save_pretrained."
-        ) from error
 
 
 def find_packaged_encoder() -> Path | None:

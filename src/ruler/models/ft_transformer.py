@@ -2,7 +2,7 @@
 
 import torch
 from torch import nn
-from torch.nn import functional as F  # noqa: N812  (torch's own documentation calls it so)
+from torch.nn import functional
 
 from ruler.core.errors import InputError
 
@@ -23,7 +23,9 @@ class FeatureTokenizer(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Tokens (n, 1 + n_features, width) of rows (n, n_features)."""
-        return torch.addcmul(self.bias, F.pad(x, (1, 0)).unsqueeze(2), F.pad(self.weight, (0, 0, 1, 0)))
+        return torch.addcmul(
+            self.bias, functional.pad(x, (1, 0)).unsqueeze(2), functional.pad(self.weight, (0, 0, 1, 0))
+        )
 
 
 class Attention(nn.Module):
@@ -47,7 +49,7 @@ class Attention(nn.Module):
         heads = self.qkv(tokens).view(n, n_tokens, 3, self.n_heads, width // self.n_heads)
         query, key, value = heads.permute(2, 0, 3, 1, 4)  # each (n, n_heads, n_tokens, width / n_heads)
         rate = self.dropout if self.training else 0.0
-        gathered = F.scaled_dot_product_attention(query[:, :, :n_queries], key, value, dropout_p=rate)
+        gathered = functional.scaled_dot_product_attention(query[:, :, :n_queries], key, value, dropout_p=rate)
         merged: torch.Tensor = self.merge(gathered.transpose(1, 2).flatten(2))
         return merged
 

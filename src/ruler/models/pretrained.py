@@ -6,8 +6,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from ruler.core.errors import CheckpointError, FileFormatError
 from ruler.core.optional import load_optional
 
@@ -41,7 +39,7 @@ def load_pretrained(folder: str | Path, family: str | None = None) -> tuple[Any,
     folder = Path(folder)
     check_weights(folder)
     transformers = load_optional("transformers", "loading a transformers model")
-    with quiet_transformers(), _one_line(folder):
+    with quiet_transformers(), _one_line(folder, "transformers model"):
         config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         config._attn_implementation = None  # a configuration may name a kernel on the hub, which is code
         architecture = getattr(transformers, family) if family else _find_architecture(config, folder)
@@ -51,7 +49,6 @@ def load_pretrained(folder: str | Path, family: str | None = None) -> tuple[Any,
             local_files_only=True,
             trust_remote_code=False,
             use_safetensors=True,
-            dtype=torch.float32,
             output_loading_info=True,
             ignore_mismatched_sizes=True,
         )
@@ -61,7 +58,36 @@ def load_pretrained(folder: str | Path, family: str | None = None) -> tuple[Any,
             f"{folder} must hold weights of the shapes in its config.json; got {name} of {tuple(found)} instead of "
             f"{tuple(expected)}. Save the model again with save_pretrained."
         )
-    return model.eval(), frozenset(info["missing_keys"])
+    return model.float().eval(), frozenset(info["missing_keys"])
+
+
+def load_tokenizer(folder: str | Path) -> Any:
+    """The tokenizer in a transformers folder; code in the folder is not run and the network is left alone.
+
+    Args:
+        folder: As the tokenizer's ``save_pretrained`` writes it, beside the ``config.json`` of its model.
+
+    Raises:
+        FileFormatError: No such folder, or no tokenizer in it.
+
+    Example:
+        >>> load_tokenizer("no/such/folder")
+        Traceback (most recent call last):
+        ruler.core.errors.FileFormatError: no/such/folder must be a folder with a config.json; got nothing there. ...
+    """
+    folder = Path(folder)
+    check_folder(folder)
+    transformers = load_optional("transformers", "reading texts")
+    with quiet_transformers(), _one_line(folder, "tokenizer"):
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    # without any file transformers makes a tokenizer up, to which every word is unknown
+    files = {"tokenizer.json", *tokenizer.vocab_files_names.values()}
+    if not any((folder / name).is_file() for name in files):
+        raise FileFormatError(
+            f"{folder} must hold a tokenizer; got none of {', '.join(sorted(files))}. "
+            "Save it there with save_pretrained."
+        )
+    return tokenizer
 
 
 def check_folder(folder: Path) -> None:
@@ -120,7 +146,7 @@ def _find_architecture(config: Any, folder: Path) -> Any:
 
 
 @contextmanager
-def _one_line(folder: Path) -> Iterator[None]:
+def _one_line(folder: Path, noun: str) -> Iterator[None]:
     """Whatever a broken or hostile folder makes transformers raise, said in one line."""
     try:
         yield
@@ -128,4 +154,4 @@ def _one_line(folder: Path) -> Iterator[None]:
         raise
     except Exception as error:
         reason = " ".join(str(error).split())[:_LONGEST_REASON].rstrip(".")
-        raise FileFormatError(f"{folder} must hold a sound transformers model; it cannot be read: {reason}.") from error
+        raise FileFormatError(f"{folder} must hold a sound {noun}; it cannot be read: {reason}.") from error

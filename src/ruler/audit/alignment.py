@@ -1,5 +1,6 @@
 """Models that do not share their axes: an orthogonal map fitted on retain records, judged on others."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -34,12 +35,13 @@ def halve(n_rows: int, seed: int) -> tuple[IndexArray, IndexArray]:
     return np.sort(shuffled[: n_rows // 2]), np.sort(shuffled[n_rows // 2 :])
 
 
-def fit_map(source: npt.NDArray[Any], target: npt.NDArray[Any]) -> FloatArray:
+def fit_map(source: npt.NDArray[Any], target: npt.NDArray[Any], rows: IndexArray | None = None) -> FloatArray:
     """The orthogonal map that brings the directions of ``source`` rows nearest to those of ``target`` (Procrustes).
 
     Args:
         source: (n, p) rows of one model.
         target: (n, q) the same records in another; the narrower is filled up with zero columns.
+        rows: Which rows to fit on; None for all. They are read in blocks.
 
     Returns:
         (max(p, q), max(p, q)) orthogonal matrix, to be multiplied from the right.
@@ -51,25 +53,35 @@ def fit_map(source: npt.NDArray[Any], target: npt.NDArray[Any]) -> FloatArray:
     """
     width = max(source.shape[1], target.shape[1])
     product = np.zeros((width, width))
-    for start, stop in iterate_blocks(len(source), block_rows_for(width)):
-        product += _unit(source[start:stop], width).T @ _unit(target[start:stop], width)
+    for block in _iterate_rows(len(source), rows, width):
+        product += _unit(source[block], width).T @ _unit(target[block], width)
     left, _, right = svd(product)
     turn: FloatArray = left @ right
     return turn
 
 
-def compare_through(source: npt.NDArray[Any], target: npt.NDArray[Any], turn: FloatArray) -> FloatArray:
+def compare_through(
+    source: npt.NDArray[Any], target: npt.NDArray[Any], turn: FloatArray, rows: IndexArray | None = None
+) -> FloatArray:
     """Cosine similarity of each source row, mapped, to the same row of ``target``: (n,) in [-1, 1].
+
+    With ``rows``, of these alone. Rows are read in blocks.
 
     Example:
         >>> compare_through(np.eye(2), np.eye(2)[::-1], np.eye(2)[::-1]).tolist()
         [1.0, 1.0]
     """
-    similarity = np.empty(len(source))
-    for start, stop in iterate_blocks(len(source), block_rows_for(len(turn))):
-        mapped = _unit(source[start:stop], len(turn)) @ turn
-        similarity[start:stop] = similarity_of_unit_rows(mapped, _unit(target[start:stop], len(turn)))
-    return similarity
+    width = len(turn)
+    parts = [
+        similarity_of_unit_rows(_unit(source[block], width) @ turn, _unit(target[block], width))
+        for block in _iterate_rows(len(source), rows, width)
+    ]
+    return np.concatenate(parts)
+
+
+def _iterate_rows(n_rows: int, rows: IndexArray | None, width: int) -> Iterator[slice | IndexArray]:
+    for start, stop in iterate_blocks(n_rows if rows is None else len(rows), block_rows_for(width)):
+        yield slice(start, stop) if rows is None else rows[start:stop]
 
 
 def pairing_similarity(
@@ -97,12 +109,12 @@ def pairing_similarity(
         (True, 1.0)
     """
     fitted, judged = halve(len(unlearned_retain), seed)
-    turn = fit_map(unlearned_retain[fitted], oracle_retain[fitted])
-    source, target = unlearned_retain[judged], oracle_retain[judged]
+    turn = fit_map(unlearned_retain, oracle_retain, fitted)
     plain = np.nan
-    if source.shape == target.shape:
-        plain = float(np.median(compare_through(source, target, np.eye(source.shape[1]))))
-    return plain, float(np.median(compare_through(source, target, turn)))
+    if unlearned_retain.shape == oracle_retain.shape:
+        as_is = np.eye(unlearned_retain.shape[1])
+        plain = float(np.median(compare_through(unlearned_retain, oracle_retain, as_is, judged)))
+    return plain, float(np.median(compare_through(unlearned_retain, oracle_retain, turn, judged)))
 
 
 def _unit(rows: npt.NDArray[Any], width: int) -> FloatArray:

@@ -21,6 +21,10 @@ _WEAKER = (
     "The control is placebo sets of forget and retain records, for want of held-out ones: retain records were trained "
     "on, so that even perfect unlearning may differ from them."
 )
+_SAMPLED = (
+    "Ranks are among {n:,} retain records drawn at random: M4 is within {off:.4f} of its value among all of them, at a "
+    "confidence of {level:.0%}; the test does not rest on ranks."
+)
 _NO_TWINS = (
     "Groups are named for the forget records alone, and single retain records are no match for whole groups: M4's test "
     "would raise too many false alarms. Name the retain records' groups too, or give held-out records."
@@ -56,6 +60,9 @@ def _conclude(name: str, found: Measurement, evidence: Evidence) -> MetricFindin
     forget, control = np.split(found.scores.values, [found.scores.units.n_records_first])
     has_spread = min(contrast.n_first, contrast.n_second) > 1
     share, share_interval = _share_left(found, settings)
+    off = _bound_rank_error(evidence) if name == "m4" else None
+    if off is not None:
+        reason = f"{reason} {_SAMPLED.format(n=settings.n_reference, off=off, level=1 - settings.alpha)}"
     finding = MetricFinding(
         name=name,
         value=float(forget.mean()),
@@ -80,8 +87,20 @@ def _conclude(name: str, found: Measurement, evidence: Evidence) -> MetricFindin
         original_effect=None if found.original is None else found.original.effect,
         share_left=share,
         share_left_interval=share_interval,
+        reference_error=off,
     )
     return finding if name == "m4" else _add_unaligned(finding, evidence)
+
+
+def _bound_rank_error(evidence: Evidence) -> float | None:
+    """How far M4 can be from its value against all retain records, at level 1 - alpha; None where it is exact.
+
+    M4 averages the distribution function of the reference similarities, and that of n of them, drawn independently, is
+    nowhere further than sqrt(ln(2 / alpha) / 2n) from that of all (Dvoretzky, Kiefer and Wolfowitz; Massart 1990).
+    """
+    if evidence.reference is None:
+        return None
+    return math.sqrt(math.log(2 / evidence.settings.alpha) / (2 * len(evidence.reference)))
 
 
 def _lacks_twin_groups(evidence: Evidence) -> bool:

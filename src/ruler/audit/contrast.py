@@ -1,7 +1,7 @@
 """Evidence -> how each metric's forget records lie against their control, before any verdict."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -9,6 +9,7 @@ import numpy.typing as npt
 from ruler.audit.evidence import Evidence, ModelName, Side
 from ruler.audit.findings import Interval
 from ruler.audit.settings import AuditSettings
+from ruler.core.stacked import StackedRows
 from ruler.core.types import FloatArray, IndexArray
 from ruler.metrics.percentile_rank import rank_within
 from ruler.neighbors import find_neighbors
@@ -123,7 +124,7 @@ def _bootstrap(scores: Scores, settings: AuditSettings) -> Draws:
 
 def _compare_with_placebos(evidence: Evidence, name: ModelName, units: Units) -> Contrast:
     sides = evidence.embeddings[name]
-    rows = np.concatenate([sides["forget"], sides["retain"]])
+    rows = _stack(sides["forget"], sides["retain"])
     depth = choose_depth(units.n_records_first, len(rows), int(np.bincount(units.codes).max()))
     return compare_with_placebos(
         find_neighbors(rows, rows, k=depth, exclude_self=True),
@@ -132,6 +133,12 @@ def _compare_with_placebos(evidence: Evidence, name: ModelName, units: Units) ->
         n_placebos=evidence.settings.n_permutations,
         seed=evidence.settings.seed,
     )
+
+
+def _stack(forget: npt.NDArray[Any], retain: Any) -> npt.NDArray[Any]:
+    if isinstance(retain, StackedRows):
+        return cast(npt.NDArray[Any], StackedRows([forget, *retain.parts]))
+    return np.concatenate([forget, retain])
 
 
 def _search_outside(rows: npt.NDArray[Any], missed: IndexArray, in_set: npt.NDArray[np.bool_]) -> FloatArray:

@@ -38,12 +38,13 @@ class Evidence:
         ids: By side, (n,) names of the records; row numbers where none were given.
         groups: By side, (n,) labels; sides without groups are missing.
         nearest: ``nearest[model][side]``: nearest retain record (k=1; a retain record itself left out) of every
-            record, for the unlearned and the original model.
+            record, for the unlearned and the original model; under "retain" of the rows in ``reference`` only.
         plain_scores: By model (unlearned, original), similarity to the oracle as it is; empty without an oracle, or if
             widths differ.
         aligned_scores: The same after an orthogonal map; empty where it was not needed.
         pairing: Of oracle and unlearned model; None without an oracle.
         settings: Of the audit.
+        reference: Retain rows that forget records are ranked against, drawn with replacement; None for all.
         claimed_ids: ``claimed_ids[model][side]``: the ids that `Embeddings` carried, for models that came with them.
     """
 
@@ -55,6 +56,7 @@ class Evidence:
     aligned_scores: Mapping[ModelName, OracleScores]
     pairing: Pairing | None
     settings: AuditSettings
+    reference: IndexArray | None = None
     claimed_ids: Mapping[ModelName, Mapping[Side, npt.NDArray[Any]]] = field(default_factory=dict)
 
     @property

@@ -70,6 +70,7 @@ class MetricFinding:
         share_left_interval: Bootstrap interval of it.
         plain_value: The number without alignment, where aligned ones were used.
         aligned_value: The number with alignment, where it was computed.
+        reference_error: How far M4 can be from its value among all retain records, where it was ranked among a sample.
     """
 
     name: str
@@ -98,6 +99,7 @@ class MetricFinding:
     share_left_interval: Interval | None = None
     plain_value: float | None = None
     aligned_value: float | None = None
+    reference_error: float | None = None
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from ruler.audit.findings import Pairing
 from ruler.audit.settings import AuditSettings
 from ruler.core.checks import as_matrix, check_same_shape, check_same_width, measure_norms
 from ruler.core.errors import InputError
-from ruler.core.types import Embeddings, Neighbors
+from ruler.core.types import Embeddings, IndexArray, Neighbors
 from ruler.metrics import cosine_similarity
 from ruler.neighbors import find_neighbors
 
@@ -47,13 +47,16 @@ def gather_evidence(
     claimed = {name: _claimed_ids(value) for name, value in given.items()}
     sizes = {side: len(rows) for side, rows in embeddings["unlearned"].items()}
     known_ids = {side: np.arange(n) for side, n in sizes.items()} | claimed["unlearned"] | _by_side(ids, "ids", sizes)
+    reference = draw_reference(sizes, settings)
     pairing = _judge_pairing(embeddings, settings) if oracle is not None else None
     compared = [name for name in ("unlearned", "original") if name in embeddings] if oracle is not None else []
     return Evidence(
         embeddings=embeddings,
         ids=known_ids,
         groups=_by_side(groups, "groups", sizes),
-        nearest={name: _find_nearest(embeddings[name]) for name in ("unlearned", "original") if name in embeddings},
+        nearest={
+            name: _find_nearest(embeddings[name], reference) for name in ("unlearned", "original") if name in embeddings
+        },
         plain_scores={
             name: _compare_plainly(embeddings, name)
             for name in compared
@@ -64,6 +67,7 @@ def gather_evidence(
         },
         pairing=pairing,
         settings=settings,
+        reference=reference,
         claimed_ids={name: sides for name, sides in claimed.items() if sides},
     )
 
@@ -128,9 +132,43 @@ def _as_labels(labels: Any, name: str, n: int) -> npt.NDArray[Any]:
     return array.astype(str) if array.dtype.kind == "O" else array
 
 
-def _find_nearest(sides: Sides) -> dict[Side, Neighbors]:
+def draw_reference(sizes: Mapping[Side, int], settings: AuditSettings) -> IndexArray | None:
+    """Retain rows to rank against, with replacement so that the bound on M4 holds as stated; None for all rows.
+
+    Raises:
+        InputError: A sample is asked for, but placebo sets are to be drawn from all retain records.
+
+    Example:
+        >>> draw_reference({"forget": 9, "retain": 900, "held_out": 9}, AuditSettings(n_reference=100)).shape
+        (100,)
+    """
+    n, n_retain = settings.n_reference, sizes["retain"]
+    if n is None or n >= n_retain:
+        return None
+    if "held_out" not in sizes:
+        raise InputError(
+            f"n_reference must come with held-out records, for placebo sets are drawn from all retain records; got {n} "
+            "without them. Give held-out records, or leave n_reference out."
+        )
+    return np.sort(np.random.default_rng(settings.seed).integers(0, n_retain, n))
+
+
+def _find_nearest(sides: Sides, reference: IndexArray | None) -> dict[Side, Neighbors]:
     retain = sides["retain"]
-    return {side: find_neighbors(rows, retain, exclude_self=side == "retain") for side, rows in sides.items()}
+    found: dict[Side, Neighbors] = {
+        side: find_neighbors(rows, retain) for side, rows in sides.items() if side != "retain"
+    }
+    if reference is None:
+        return {**found, "retain": find_neighbors(retain, retain, exclude_self=True)}
+    return {**found, "retain": _leave_out_self(find_neighbors(retain[reference], retain, k=2), reference)}
+
+
+def _leave_out_self(found: Neighbors, own: IndexArray) -> Neighbors:
+    """The nearest other row from the two nearest: the first, unless it is the row itself."""
+    place = (found.index[:, :1] == own[:, None]).astype(np.int64)
+    return Neighbors(
+        np.take_along_axis(found.similarity, place, axis=1), np.take_along_axis(found.index, place, axis=1)
+    )
 
 
 def _judge_pairing(embeddings: Mapping[ModelName, Sides], settings: AuditSettings) -> Pairing:
@@ -153,7 +191,8 @@ def _compare_plainly(embeddings: Mapping[ModelName, Sides], name: ModelName) -> 
 def _compare_aligned(embeddings: Mapping[ModelName, Sides], name: ModelName, seed: int) -> OracleScores:
     sides, oracle = embeddings[name], embeddings["oracle"]
     fitted, judged = halve(len(sides["retain"]), seed)
-    turn = fit_map(sides["retain"][fitted], oracle["retain"][fitted])
-    rows = {side: judged if side == "retain" else slice(None) for side in sides}
-    scores = {side: compare_through(sides[side][rows[side]], oracle[side][rows[side]], turn) for side in sides}
+    turn = fit_map(sides["retain"], oracle["retain"], fitted)
+    scores = {
+        side: compare_through(sides[side], oracle[side], turn, judged if side == "retain" else None) for side in sides
+    }
     return OracleScores(scores, judged)

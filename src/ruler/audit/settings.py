@@ -23,6 +23,9 @@ class AuditSettings:
         seed: Of every draw: the same evidence and settings give the same report.
         align: Compare with the oracle after an orthogonal map: "auto" does so where models are not seed-paired.
         n_plotted: Most values a distribution keeps for the plots.
+        n_reference: Retain records that M4 ranks against, drawn at random (with replacement), for sets too large to
+            search in themselves; None ranks against all. Forget and held-out records meet all retain records either
+            way, and the report states how far M4 can be off. Needs held-out records.
 
     Example:
         >>> AuditSettings(margin=0.05).alpha
@@ -37,6 +40,7 @@ class AuditSettings:
     seed: int = 0
     align: Alignment = "auto"
     n_plotted: int = 2000
+    n_reference: int | None = None
 
     def __post_init__(self) -> None:
         for name, ceiling in (("alpha", 0.5), ("margin", 0.5), ("power", 1.0)):
@@ -48,6 +52,8 @@ class AuditSettings:
                 )
         for name, least in (("n_permutations", 99), ("n_bootstrap", 99), ("seed", 0), ("n_plotted", 10)):
             check_number(getattr(self, name), name, minimum=least, is_whole=True)
+        if self.n_reference is not None:
+            check_number(self.n_reference, "n_reference", minimum=100, is_whole=True)
         if self.align not in ("auto", "never", "always"):
             raise InputError(f"align must be one of auto, never, always; got {self.align!r}.")
 

@@ -88,7 +88,7 @@ class StackedRows:
         if index.size and not 0 <= index.min() <= index.max() < len(self):
             raise IndexError(f"rows must be within the {len(self)} of the matrix; got {index.min()} to {index.max()}")
         if index.ndim == 0:
-            return self._read_run(int(index), int(index) + 1)[0]
+            return np.asarray(self._read_run(int(index), int(index) + 1)[0])
         rows = np.empty((len(index), self.shape[1]), self.dtype)
         part_of = np.searchsorted(self.starts, index, side="right") - 1
         order = np.argsort(index, kind="stable")  # ascending, as the disk likes it

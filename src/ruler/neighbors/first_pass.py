@@ -4,6 +4,7 @@ For every query the k-th largest lower bound over sub-blocks is a bound that the
 sub-block's maximum is a different row). A sub-block whose upper bound is below it holds no answer.
 """
 
+import itertools
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
@@ -22,6 +23,7 @@ Run = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
 
 TILE_ROWS = 1024
 _PANEL_TILES = 8
+_MOST_RESIDENT_TILES = 64
 _CACHE_BYTES = 96 << 20
 _MOST_HELD = 2_000_000
 _WAVE_PANELS = 128
@@ -162,7 +164,8 @@ def scan(
         return len(pairs)
 
     try:
-        for wave in _waves(list(_panels(len(queries), len(base), task.is_self)), _WAVE_PANELS):
+        panels = _panels(len(queries), len(base), task.is_self, count_resident_tiles(task.base.width))
+        for wave in _waves(panels, _WAVE_PANELS):
             for n_pairs in run(multiply, wave):
                 on_done(n_pairs)
             if shortlist.is_full:
@@ -177,14 +180,21 @@ def count_pairs(task: Task) -> int:
     return n_queries * (n_queries + 1) // 2 if task.is_self else n_queries * n_base
 
 
-def _panels(n_queries: int, n_base: int, is_self: bool) -> Iterator[list[tuple[int, int]]]:
+def count_resident_tiles(width: int) -> int:
+    """Query tiles that stay in memory while the base passes by: the more, the less often it is read."""
+    return max(_PANEL_TILES, min(_MOST_RESIDENT_TILES, _CACHE_BYTES // (2 * 4 * TILE_ROWS * width)))
+
+
+def _panels(n_queries: int, n_base: int, is_self: bool, n_resident: int) -> Iterator[list[tuple[int, int]]]:
     """Tile pairs in an order in which few tiles are needed at a time; a self search takes the upper triangle."""
-    for start in range(0, n_queries, _PANEL_TILES):
-        panel = range(start, min(start + _PANEL_TILES, n_queries))
-        for j in range(start if is_self else 0, n_base):
-            yield [(i, j) for i in panel if i <= j or not is_self]
+    for first in range(0, n_queries, n_resident):
+        last = min(first + n_resident, n_queries)
+        for j in range(first if is_self else 0, n_base):
+            for start in range(first, min(last, j + 1) if is_self else last, _PANEL_TILES):
+                yield [(i, j) for i in range(start, min(start + _PANEL_TILES, last)) if i <= j or not is_self]
 
 
-def _waves(items: list[list[tuple[int, int]]], size: int) -> Iterator[list[list[tuple[int, int]]]]:
-    for start in range(0, len(items), size):
-        yield items[start : start + size]
+def _waves(items: Iterable[list[tuple[int, int]]], size: int) -> Iterator[list[list[tuple[int, int]]]]:
+    remaining = iter(items)
+    while wave := list(itertools.islice(remaining, size)):
+        yield wave

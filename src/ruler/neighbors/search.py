@@ -1,9 +1,11 @@
 """The one door to nearest-neighbour search: `find_neighbors`."""
 
 import os
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from ruler.core.checks import Shape, as_matrix, check_same_width, is_on_cuda, measure_norms
@@ -11,13 +13,21 @@ from ruler.core.errors import InputError
 from ruler.core.progress import show_progress
 from ruler.core.types import Neighbors
 from ruler.neighbors.choice import choose_engine, load_torch_if_worthwhile
-from ruler.neighbors.engines import full_precision
-from ruler.neighbors.first_pass import Shortlist, Task, count_pairs, scan
+from ruler.neighbors.engines import Engine, full_precision
+from ruler.neighbors.first_pass import Run, Shortlist, Task, count_pairs, scan
 from ruler.neighbors.recheck import BestRows, recheck
 from ruler.neighbors.rows import UnitRows
 from ruler.neighbors.twins import Collapsed, collapse, expand
 
 _MOST_THREADS = 16
+
+
+@dataclass(frozen=True)
+class PassTimes:
+    """Seconds that the two passes of a search took."""
+
+    scan_s: float
+    recheck_s: float
 
 
 def find_neighbors(
@@ -71,7 +81,7 @@ def search(
     query_rows = base_rows if is_same else _unit_rows(queries, names[0])
     check_request(query_rows.matrix.shape, base_rows.matrix.shape, names, k, exclude_self)
     torch = load_torch_if_worthwhile(len(query_rows) * len(base_rows) * base_rows.width)
-    with _thread_pool(torch) as pool:
+    with thread_pool(torch) as pool:
         collapsed_base = collapse(base_rows, pool.map)
         collapsed_queries = collapsed_base if is_same else collapse(query_rows, pool.map)
         best = _search_distinct(collapsed_queries, collapsed_base, k + (exclude_self and not is_same), torch, pool)
@@ -106,7 +116,7 @@ def _unit_rows(value: Any, name: str) -> UnitRows:
 
 
 @contextmanager
-def _thread_pool(torch: Any) -> Iterator[ThreadPoolExecutor]:
+def thread_pool(torch: Any) -> Iterator[ThreadPoolExecutor]:
     """A pool of as many threads as torch may use; torch itself runs one thread in each of them meanwhile."""
     if torch is None:
         with ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1)) as pool:
@@ -131,12 +141,25 @@ def _search_distinct(queries: Collapsed, base: Collapsed, k: int, torch: Any, po
     if task.k == 0:
         return best
     engine = pool.submit(choose_engine, task, torch).result()  # in the pool, where torch runs one thread
-    run = map if engine.has_own_threads else pool.map
+    run_passes(task, engine, best, map if engine.has_own_threads else pool.map)
+    return best
+
+
+def run_passes(task: Task, engine: Engine, best: BestRows, run: Run) -> PassTimes:
+    """Scan all tile pairs and recheck what they leave, into ``best``; says where the time went."""
     shortlist = Shortlist(len(task.queries), task.k)
+    started_s = time.perf_counter()
+    recheck_s = 0.0
+
+    def look_again() -> None:
+        nonlocal recheck_s
+        began_s = time.perf_counter()
+        recheck(task, shortlist.take(), best, engine, run)
+        recheck_s += time.perf_counter() - began_s
+
     with show_progress("searching neighbours", count_pairs(task)) as advance:
         for _ in scan(task, engine, shortlist, run, on_done=advance):
-            candidates = shortlist.take()
-            recheck(task, candidates, best, engine, run)
+            look_again()
             shortlist.raise_to(best.similarity)
-    recheck(task, shortlist.take(), best, engine, run)
-    return best
+    look_again()
+    return PassTimes(time.perf_counter() - started_s - recheck_s, recheck_s)

@@ -10,7 +10,8 @@ from scipy.stats import binom
 from ruler.audit.evidence import Evidence, Side
 from ruler.audit.findings import GuardFinding
 from ruler.audit.guards.identity import say
-from ruler.core.arithmetic import TIE_SLACK
+from ruler.core.arithmetic import TIE_SLACK, iterate_blocks
+from ruler.core.checks import block_rows_for
 from ruler.core.types import Neighbors
 from ruler.metrics.oracle_similarity import compare_rows
 from ruler.neighbors import find_neighbors
@@ -106,10 +107,13 @@ def _find_held_out_forget(evidence: Evidence, usual: float) -> _Twins:
 def _confirm(evidence: Evidence, side: Side, base: Side, nearest: Neighbors, threshold: float) -> npt.NDArray[np.bool_]:
     """Which records have a twin in every model: a record that stands twice does so whoever embeds it."""
     is_twin = nearest.similarity[:, 0] >= threshold
+    sample = evidence.reference if side == "retain" else None
+    own = np.arange(len(is_twin)) if sample is None else sample
     for sides in evidence.embeddings.values():
-        rows = np.flatnonzero(is_twin)
-        if len(rows) and side in sides:
-            pair = sides[side][rows], sides[base][nearest.index[rows, 0]]
+        suspects = np.flatnonzero(is_twin)
+        for start, stop in iterate_blocks(len(suspects), block_rows_for(sides[base].shape[1])):
+            rows = suspects[start:stop]
+            pair = sides[side][own[rows]], sides[base][nearest.index[rows, 0]]
             is_twin[rows] = compare_rows(*pair, (side, base)) >= threshold
     return is_twin
 

@@ -38,7 +38,7 @@ def check_sharing(evidence: Evidence) -> Iterator[GuardFinding]:
     for first, second in combinations([side for side in SIDES if side in evidence.ids], 2):
         if are_row_numbers(evidence.ids[first]) or are_row_numbers(evidence.ids[second]):
             continue
-        shared = sorted(set(evidence.ids[first].tolist()) & set(evidence.ids[second].tolist()), key=str)
+        shared = _intersect(evidence.ids[first], evidence.ids[second])
         if shared:
             yield GuardFinding(
                 "shared_ids",
@@ -46,6 +46,13 @@ def check_sharing(evidence: Evidence) -> Iterator[GuardFinding]:
                 f"{len(shared)} ids are both {say_side(first)} and {say_side(second)} records: {say_some(shared)}.",
                 "Put each record on one side; give records of different sources different names.",
             )
+
+
+def _intersect(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> list[Any]:
+    """Names on both sides, in the order of their text; numbers and text are never equal."""
+    if first.dtype.kind != second.dtype.kind:
+        return []
+    return sorted(np.intersect1d(first, second).tolist(), key=str)
 
 
 def check_repeats(evidence: Evidence) -> Iterator[GuardFinding]:

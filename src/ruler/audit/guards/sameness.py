@@ -3,11 +3,13 @@
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from ruler.audit.evidence import Evidence, ModelName, Side
 from ruler.audit.findings import GuardFinding, Severity
-from ruler.core.arithmetic import TIE_SLACK
+from ruler.core.arithmetic import TIE_SLACK, iterate_blocks
+from ruler.core.checks import block_rows_for
 from ruler.metrics.oracle_similarity import compare_rows
 
 _COMPARED: tuple[tuple[ModelName, ModelName, str, Severity, str, str], ...] = (
@@ -58,5 +60,9 @@ def _agree(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> bool:
     if first.shape != second.shape:
         return False
     is_other = compare_rows(first, second, ("first", "second")) < 1 - TIE_SLACK
-    # All-zero rows are similar to nothing, themselves included.
-    return not (first[is_other].any() or second[is_other].any())
+    others = np.flatnonzero(is_other)
+    for start, stop in iterate_blocks(len(others), block_rows_for(first.shape[1])):
+        # All-zero rows are similar to nothing, themselves included.
+        if first[others[start:stop]].any() or second[others[start:stop]].any():
+            return False
+    return True

@@ -1,0 +1,154 @@
+"""What a search will take, before it starts: counted from its shapes, timed on a sample of its own rows."""
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ruler.core.checks import as_matrix, block_rows_for, measure_norms
+from ruler.neighbors.choice import choose_engine, load_torch_if_worthwhile
+from ruler.neighbors.engines import Engine
+from ruler.neighbors.first_pass import TILE_ROWS, Task, count_resident_tiles
+from ruler.neighbors.recheck import BestRows
+from ruler.neighbors.rows import UnitRows
+from ruler.neighbors.search import PassTimes, check_request, run_passes, thread_pool
+
+_PILOT_TILES = 48
+_PILOT_READS = 8
+_FIXED_BYTES = 700 << 20  # torch itself, tiles, candidates, mapped pages
+_BYTES_A_ROW = 80  # norms, hashes and their order, while identical rows are sought
+
+
+@dataclass(frozen=True)
+class SearchPlan:
+    """A search that was counted and timed, but not run.
+
+    Args:
+        n_queries: Rows to look up.
+        n_rows: Rows to search.
+        width: Columns.
+        is_self: A set searched in itself: each pair of rows once.
+        engine: Of the first pass, as the pilot chose it for this data.
+        n_threads: That would work at once.
+        flops: Of the first pass, a multiply and an add counted as two.
+        bytes_read: From the files or from what the system keeps of them.
+        memory_bytes: Most memory of the process, beyond arrays that the caller holds.
+        elapsed_s: Seconds it should take here and now.
+    """
+
+    n_queries: int
+    n_rows: int
+    width: int
+    is_self: bool
+    engine: str
+    n_threads: int
+    flops: float
+    bytes_read: float
+    memory_bytes: float
+    elapsed_s: float
+
+    def __str__(self) -> str:
+        what = f"{self.n_rows:,} rows in themselves" if self.is_self else f"{self.n_queries:,} in {self.n_rows:,} rows"
+        return (
+            f"{what} of width {self.width}: {self.flops / 1e12:,.3g} TFLOP, {self.bytes_read / 1e9:,.3g} GB read, "
+            f"{self.elapsed_s / 60:,.3g} min ({self.engine}, {self.n_threads} threads)"
+        )
+
+
+def plan_search(queries: Any, base: Any, *, k: int = 1, exclude_self: bool = False) -> SearchPlan:
+    """How long would `find_neighbors` take on these rows, on this machine, as busy as it is now?
+
+    A pilot of about two seconds runs both passes on tiles drawn from all over the rows, with the engine that they call
+    for, and times the reading of some blocks; the rest is counting. Identical rows are taken to be rare: where they are
+    not, the search takes less.
+
+    Args:
+        queries: As `find_neighbors`; `StackedRows` are read in part only.
+        base: As `find_neighbors`; the same object for a set searched in itself.
+        k: How many neighbours a query.
+        exclude_self: As `find_neighbors`.
+
+    Raises:
+        InputError: As `find_neighbors`, as far as the rows that are looked at show it.
+
+    Example:
+        >>> rows = np.random.default_rng(0).normal(size=(3000, 8))
+        >>> plan = plan_search(rows, rows, exclude_self=True)
+        >>> plan.n_rows, plan.flops, 0 < plan.elapsed_s < 60
+        (3000, 72000000.0, True)
+    """
+    is_self = queries is base
+    base_rows = as_matrix(base, "base")
+    query_rows = base_rows if is_self else as_matrix(queries, "queries")
+    check_request(query_rows.shape, base_rows.shape, ("queries", "base"), k, exclude_self)
+    n_queries, (n_rows, width) = len(query_rows), base_rows.shape
+    torch = load_torch_if_worthwhile(n_queries * n_rows * width)
+    pilot = _draw_pilot(query_rows, base_rows, k, is_self)
+    with thread_pool(torch) as pool:
+        engine = pool.submit(choose_engine, pilot, torch).result()
+        times = _time_passes(pilot, engine, pool)
+    n_read = n_rows if is_self else n_rows + n_queries
+    n_threads = pool._max_workers
+    return SearchPlan(
+        n_queries,
+        n_rows,
+        width,
+        is_self,
+        engine.name,
+        n_threads,
+        flops=2.0 * n_queries * n_rows * width / (2 if is_self else 1),
+        bytes_read=_count_bytes(query_rows, base_rows, is_self),
+        memory_bytes=_FIXED_BYTES + _BYTES_A_ROW * n_read + 40.0 * k * n_queries,
+        elapsed_s=_scale(times, pilot, n_queries, n_rows) + _time_reading(base_rows) * n_read,
+    )
+
+
+def _draw_pilot(queries: npt.NDArray[Any], base: npt.NDArray[Any], k: int, is_self: bool) -> Task:
+    base_sample = _draw_tiles(base, _PILOT_TILES)
+    query_sample = base_sample if is_self else _draw_tiles(queries, _PILOT_TILES // 4)
+    return Task(query_sample, base_sample, min(k, len(base_sample) - is_self), is_self)
+
+
+def _draw_tiles(matrix: npt.NDArray[Any], most: int) -> UnitRows:
+    """Runs of rows from all over the matrix."""
+    n_tiles = -(-len(matrix) // TILE_ROWS)
+    chosen = np.unique(np.linspace(0, n_tiles - 1, min(n_tiles, most)).astype(np.int64))
+    rows = np.concatenate([matrix[tile * TILE_ROWS : (tile + 1) * TILE_ROWS] for tile in chosen])
+    return UnitRows(rows, measure_norms(rows, "rows"))
+
+
+def _time_passes(task: Task, engine: Engine, pool: Any) -> PassTimes:
+    run = map if engine.has_own_threads else pool.map
+    return run_passes(task, engine, BestRows(len(task.queries), task.k), run)
+
+
+def _scale(times: PassTimes, pilot: Task, n_queries: int, n_rows: int) -> float:
+    """Seconds of the whole from those of the pilot: the scan goes by pairs, the recheck by queries."""
+    if pilot.is_self:
+        share = (n_rows / len(pilot.base)) * (n_rows + TILE_ROWS) / (len(pilot.base) + TILE_ROWS)
+    else:
+        share = (n_queries / len(pilot.queries)) * (n_rows / len(pilot.base))
+    return times.scan_s * share + times.recheck_s * n_queries / len(pilot.queries)
+
+
+def _time_reading(matrix: npt.NDArray[Any]) -> float:
+    """Seconds a row to measure norms and to look for identical rows."""
+    n_block = block_rows_for(matrix.shape[1])
+    starts = np.linspace(0, max(0, len(matrix) - n_block), _PILOT_READS).astype(np.int64)
+    n_read = 0
+    started_s = time.perf_counter()
+    for start in starts:
+        block = np.asarray(matrix[start : start + n_block])
+        UnitRows(block, measure_norms(block, "rows")).hash(0, len(block))
+        n_read += len(block)
+    return (time.perf_counter() - started_s) / n_read
+
+
+def _count_bytes(queries: npt.NDArray[Any], base: npt.NDArray[Any], is_self: bool) -> float:
+    """Norms, hashes, and the base once for every set of query tiles that stays in memory, half of that by symmetry."""
+    n_tiles = -(-len(queries) // TILE_ROWS)
+    n_rounds = -(-n_tiles // count_resident_tiles(base.shape[1]))
+    scans = (n_rounds + 1) / 2 if is_self else n_rounds
+    return float(base.nbytes * (2 + scans) + (0 if is_self else 3 * queries.nbytes))

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 import ruler.cli.reproduce as module
 from ruler.cli.app import app
 from ruler.core.errors import RulerError
+from ruler.experiment.executors.cluster import ClusterSettings
 from ruler.experiment.grid import Cell
 from ruler.experiment.run import Progress, RunSettings, Summary
 from ruler.experiment.settings import StudySettings
@@ -73,6 +74,14 @@ def test_a_gpu_takes_the_ensemble_and_checkpoints_mean_imported_models(recorder:
     assert recorder.settings.checkpoints == tmp_path
 
 
+def test_a_cluster_is_asked_for_by_name(recorder: Recorder, tmp_path: Path) -> None:
+    run(tmp_path, "primary", "--executor", "ray", "--job-cpus", "2", "--job-gpus", "0.5")
+    assert recorder.settings is not None
+    assert recorder.settings.cluster == ClusterSettings(job_cpus=2, job_gpus=0.5)
+    run(tmp_path, "primary")
+    assert recorder.settings.cluster is None
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -80,7 +89,9 @@ def test_a_gpu_takes_the_ensemble_and_checkpoints_mean_imported_models(recorder:
         (["primari"], "Did you mean 'primary'"),
         (["primary", "--datasets", "adlut"], "Did you mean 'adult'"),
         (["primary", "--methods", "bad_teacher"], "methods must name one that the study runs"),
-        (["primary", "--executor", "slurm"], "executor must be local in this version; got 'slurm'"),
+        (["primary", "--executor", "slurm"], "executor must be one of local, ray; got 'slurm'"),
+        (["primary", "--job-gpus", "0.5"], "--job-gpus must be used with --executor ray; got --executor local"),
+        (["primary", "--executor", "ray", "--job-cpus", "0"], "job-cpus must be a whole number of at least 1"),
         (["primary", "--jobs", "0"], "jobs must be a whole number of at least 1"),
         (["primary", "--device", "cuda", "--engine", "protocol"], "device must be cpu for the engine protocol"),
         (["primary", "--checkpoints", "/no/such/folder"], "checkpoints must be a folder"),

@@ -13,6 +13,8 @@ from rich.console import Console
 from typer.core import TyperCommand
 
 from ruler.core.errors import InputError
+from ruler.core.registry import Registry
+from ruler.experiment.executors.cluster import ClusterSettings
 from ruler.experiment.run import (
     RESULTS_FILE,
     Progress,
@@ -28,6 +30,7 @@ from ruler.experiment.studies import choose_studies, narrow_studies
 
 EXAMPLE = "Example: ruler reproduce primary --datasets breast_cancer heart_disease --seeds 3 --out results"
 _MISUSE, _INTERRUPTED = 2, 130
+_EXECUTORS = Registry("executor", {"local": "processes", "ray": "cluster"})
 _SPREAD = ("--datasets", "--methods", "--forget-fractions")
 _LINE_EVERY_S = 60.0
 _SHOWN_FAILURES = 10
@@ -57,8 +60,15 @@ def reproduce(
     seeds: Annotated[int | None, typer.Option(help="Only training seeds 0 to N-1.")] = None,
     methods: Annotated[list[str] | None, typer.Option(help="Only these unlearning methods.")] = None,
     forget_fractions: Annotated[list[float] | None, typer.Option(help="These shares instead, such as 0.05.")] = None,
-    executor: Annotated[str, typer.Option(help="local: processes on this machine.")] = "local",
+    executor: Annotated[
+        str,
+        typer.Option(
+            help="local (processes on this machine) or ray (the cluster that RAY_ADDRESS names, or a local one)."
+        ),
+    ] = "local",
     jobs: Annotated[int | None, typer.Option(help="Worker processes; by default one a core.")] = None,
+    job_cpus: Annotated[int | None, typer.Option(help="With ray: cores of a job, by default 1.")] = None,
+    job_gpus: Annotated[float | None, typer.Option(help="With ray: share of a GPU of a job, by default 0.25.")] = None,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     engine: Annotated[
         str | None,
@@ -72,7 +82,7 @@ def reproduce(
 
     The same command again resumes: finished cells are never run twice.
     """
-    _check_executor(executor)
+    cluster = _choose_cluster(executor, job_cpus=job_cpus, job_gpus=job_gpus)
     small = narrow_studies(
         choose_studies(study),
         datasets=datasets or (),
@@ -81,7 +91,7 @@ def reproduce(
         forget_fractions=forget_fractions or (),
     )
     studies = choose_variant(small, engine=engine, device=device, is_imported=checkpoints is not None)
-    settings = RunSettings(out=out, n_jobs=jobs, device=device, checkpoints=checkpoints)
+    settings = RunSettings(out=out, n_jobs=jobs, device=device, checkpoints=checkpoints, cluster=cluster)
     try:
         summary = _run(studies, settings)
         if export_checkpoints is not None:
@@ -94,9 +104,14 @@ def reproduce(
     _tell(summary, out)
 
 
-def _check_executor(name: str) -> None:
-    if name != "local":
-        raise InputError(f"executor must be local in this version; got {name!r}. Leave --executor out.")
+def _choose_cluster(executor: str, **needs: float | None) -> ClusterSettings | None:
+    given: dict[str, Any] = {name: value for name, value in needs.items() if value is not None}
+    if _EXECUTORS[executor] == "cluster":
+        return ClusterSettings(**given)
+    if given:
+        name = next(iter(given)).replace("_", "-")
+        raise InputError(f"--{name} must be used with --executor ray; got --executor {executor}. Leave it out.")
+    return None
 
 
 def _run(studies: tuple[StudySettings, ...], settings: RunSettings) -> Summary:

@@ -13,6 +13,7 @@ _EXTRA_OF = {
     "pandas": "data",
     "pyarrow": "data",
     "pydantic": "report",
+    "ray": "cluster",
     "rich": "cli",
     "safetensors": "torch",
     "sklearn": "data",

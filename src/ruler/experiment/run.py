@@ -12,7 +12,10 @@ from ruler.core.optional import load_optional
 from ruler.core.registry import Registry
 from ruler.data import TABULAR_SETS, fetch_tabular, locate
 from ruler.experiment.cell import Workplace
-from ruler.experiment.executors.local import MOST_DEATHS, Task, run_local
+from ruler.experiment.executors.cluster import ClusterSettings
+from ruler.experiment.executors.local import Task, run_local
+from ruler.experiment.executors.ray import run_ray
+from ruler.experiment.executors.worker import MOST_DEATHS
 from ruler.experiment.grid import Cell, Job, group_jobs, list_cells, subtract
 from ruler.experiment.provenance import describe_run, tell_time
 from ruler.experiment.settings import ENGINES, PAPER_FORGET_SEED, StudySettings
@@ -30,10 +33,11 @@ class RunSettings:
 
     Args:
         out: Folder for the results; made if it is not there.
-        n_jobs: Worker processes; None takes one a core, or up to 4 on a GPU.
+        n_jobs: Worker processes; None takes one a core, or up to 4 on a GPU, or all that a cluster has room for.
         device: ``cpu`` or ``cuda``.
         models: Folder of trained models; None takes the cache.
         checkpoints: Folder of published checkpoints, for studies of imported models.
+        cluster: Run on a Ray cluster; None runs on this machine alone, without Ray.
     """
 
     out: Path
@@ -41,6 +45,7 @@ class RunSettings:
     device: str = "cpu"
     models: Path | None = None
     checkpoints: Path | None = None
+    cluster: ClusterSettings | None = None
 
     def __post_init__(self) -> None:
         if self.n_jobs is not None:
@@ -146,7 +151,8 @@ def run_studies(
         DownloadError: A dataset that is not here and cannot be fetched.
     """
     started_s = time.monotonic()
-    if settings.device == "cuda" and not load_optional("torch", "training models").cuda.is_available():
+    is_here = settings.cluster is None  # a cluster's GPUs are where its nodes are
+    if is_here and settings.device == "cuda" and not load_optional("torch", "training models").cuda.is_available():
         raise InputError("device must be cpu on this machine; got cuda, and torch finds no CUDA device.")
     settings.out.mkdir(parents=True, exist_ok=True)
     cells = tuple(cell for study in studies for cell in list_cells(study))
@@ -219,11 +225,23 @@ def _fetch_data(datasets: set[str]) -> None:
 
 def _execute(jobs: Sequence[Job], settings: RunSettings, store: ResultStore, watch: "_Watch") -> None:
     n_cores = _count_cores()
+    workplace = Workplace(settings.models, settings.checkpoints, settings.device)
+    if settings.cluster is not None:
+        run_ray(
+            jobs,
+            workplace,
+            store,
+            settings=settings.cluster,
+            n_cores=n_cores,
+            n_at_once=settings.n_jobs,
+            on_tick=watch.look,
+        )
+        return
     n_default = min(_MOST_GPU_WORKERS, n_cores) if settings.device == "cuda" else n_cores
     n_workers = min(settings.n_jobs or n_default, len(jobs))
     task = Task(
         store=settings.out / RESULTS_FILE,
-        workplace=Workplace(settings.models, settings.checkpoints, settings.device),
+        workplace=workplace,
         provenance=describe_run(settings.device),
         n_threads=max(1, n_cores // n_workers),
     )

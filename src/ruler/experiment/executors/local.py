@@ -12,13 +12,11 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from ruler.experiment.cell import Workplace, run_job
+from ruler.experiment.cell import Workplace
+from ruler.experiment.executors.worker import MOST_DEATHS, choose_device, choose_variables, do_cells
 from ruler.experiment.grid import Job
 from ruler.experiment.provenance import tell_time
 from ruler.experiment.store import Provenance, ResultStore
-
-MOST_DEATHS = 3
-"""A job that takes this many workers with it is given up."""
 
 _TICK_S = 0.5
 _GRACE_S = 5.0
@@ -30,8 +28,7 @@ class Task:
     """What a worker needs to know beside its jobs.
 
     Args:
-        n_threads: For ensembles. The protocol runs on one thread whatever the number of workers, so that sums are
-            added up in the same order and no number depends on it.
+        n_threads: For other engines than the protocol, see ``do_cells``.
     """
 
     store: Path
@@ -138,13 +135,8 @@ def _hire(task: Task) -> _Worker:
 
 @contextmanager
 def _environment(n_threads: int) -> Iterator[None]:
-    """What a new process must find set before its libraries load."""
-    wanted = {
-        **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(n_threads)),
-        # glibc: keep freed blocks, instead of fetching zeroed pages anew for the tensors of every step
-        "MALLOC_MMAP_THRESHOLD_": str(1 << 30),
-        "MALLOC_TRIM_THRESHOLD_": str(1 << 31),
-    }
+    """Set for the processes that are started meanwhile, and then as it was."""
+    wanted = choose_variables(n_threads)
     before = {name: os.environ.get(name) for name in wanted}
     os.environ.update(wanted)
     try:
@@ -184,12 +176,8 @@ def _work(pipe: Connection, task: Task) -> None:
 
 def do_job(job: Job, task: Task, store: ResultStore) -> None:
     """Run a job and record every outcome as it comes."""
-    import torch
-
-    is_protocol = job.cells[0].engine == "protocol"
-    torch.set_num_threads(1 if is_protocol else task.n_threads)
-    provenance = replace(task.provenance, device="cpu") if is_protocol else task.provenance
-    for outcome in run_job(job, task.workplace):
+    provenance = replace(task.provenance, device=choose_device(job, task.provenance.device))
+    for outcome in do_cells(job, task.workplace, task.n_threads):
         store.add(outcome, provenance, tell_time())
 
 

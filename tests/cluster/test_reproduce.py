@@ -1,0 +1,211 @@
+"""`ruler reproduce --executor ray` on several nodes: the local run's rows, whoever dies on the way."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from ruler.experiment.executors.worker import MOST_DEATHS
+from ruler.experiment.run import RESULTS_FILE
+from ruler.experiment.settings import StudySettings
+from ruler.experiment.store import ResultStore, load_results
+from ruler.experiment.study_file import format_studies
+
+pytest.importorskip("ray", reason="needs ray: pip install 'ruler-audit[cluster]'")
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+
+PROVENANCE = ["elapsed_s", "ruler_version", "commit", "torch_version", "machine", "finished_at"]
+SMALL = ["primary", "--datasets", "breast_cancer", "heart_disease", "--seeds", "2", "--forget-fractions", "0.05"]
+N_SMALL = 2 * 2 * 6
+POISONED = StudySettings("poisoned", ("breast_cancer",), ("gradient_ascent", "scrub"), (0.05,), (0, 1, 2))
+COMMAND = [sys.executable, "-c", "from ruler.cli import main; main()", "reproduce"]
+COORDINATOR = """
+import sys
+from pathlib import Path
+from ruler.experiment.executors.cluster import ClusterSettings
+from ruler.experiment.run import RunSettings, run_studies
+from ruler.experiment.study_file import read_studies
+run_studies(read_studies(Path(sys.argv[1])), RunSettings(out=Path(sys.argv[2]), cluster=ClusterSettings()))
+"""
+PATIENCE_S = 120
+
+
+class Machines:
+    """Ray nodes of one core that share no disk: each has its own cache, and none has the data."""
+
+    def __init__(self, folder: Path) -> None:
+        from ray.cluster_utils import Cluster
+
+        self.folder, self._cluster = folder, Cluster()
+        self.nodes = [self.add() for _ in range(3)]
+        self.environment = os.environ | {"RAY_ADDRESS": self._cluster.address, "RULER_CACHE": str(folder / "driver")}
+
+    def add(self) -> Any:
+        own = {"RULER_CACHE": str(self.folder / f"node-{time.monotonic_ns()}"), "RULER_DATA": "/nowhere"}
+        return self._cluster.add_node(num_cpus=1, include_dashboard=False, env_vars=own)
+
+    def kill(self, node: Any) -> None:
+        self.nodes.remove(node)
+        self._cluster.remove_node(node, allow_graceful=False)
+
+    def list_workers(self, node: Any) -> dict[int, str]:
+        """Processes under way on a node -> the job that each does."""
+        (raylet,) = node.all_processes["raylet"]
+        return {pid: title for pid, title in list_children(raylet.process.pid).items() if " seed " in title}
+
+    def forget_models(self) -> None:
+        for cache in self.folder.glob("*/models"):
+            shutil.rmtree(cache)
+
+    def shut_down(self) -> None:
+        self._cluster.shutdown()
+
+
+def list_children(pid: int) -> dict[int, str]:
+    """Children of a process -> their titles."""
+    path = Path(f"/proc/{pid}/task/{pid}/children")
+    titles = {}
+    for child in path.read_text().split() if path.is_file() else []:
+        line = Path(f"/proc/{child}/cmdline")
+        titles[int(child)] = line.read_bytes().decode().strip("\0") if line.is_file() else ""
+    return titles
+
+
+def list_descendants(pid: int) -> list[int]:
+    return [found for child in list_children(pid) for found in (child, *list_descendants(child))]
+
+
+def wait_until(is_so: Callable[[], bool], what: str) -> None:
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not is_so():
+        assert time.monotonic() < deadline_s, f"waited too long: {what}"
+        time.sleep(0.02)
+
+
+def count_rows(folder: Path) -> int:
+    if not (folder / RESULTS_FILE).is_file():
+        return 0
+    with ResultStore(folder / RESULTS_FILE) as store:
+        return len(store.list_finished())
+
+
+def values_of(folder: Path) -> pd.DataFrame:
+    return load_results(folder).drop(columns=PROVENANCE)
+
+
+def start(environment: dict[str, str], out: Path, *words: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [*COMMAND, *SMALL, *words, "--out", str(out)],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        text=True,
+    )
+
+
+def finish(process: "subprocess.Popen[str]") -> str:
+    said, _ = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, said
+    return said
+
+
+@pytest.fixture(scope="module")
+def machines(tmp_path_factory: pytest.TempPathFactory, data_folder: Path) -> Iterator[Machines]:
+    if not Path("/proc/self/task").is_dir():
+        pytest.skip("finding workers to kill needs /proc")
+    machines = Machines(tmp_path_factory.mktemp("machines"))
+    yield machines
+    machines.shut_down()
+
+
+@pytest.fixture(scope="module")
+def local_values(tmp_path_factory: pytest.TempPathFactory, data_folder: Path) -> pd.DataFrame:
+    folder = tmp_path_factory.mktemp("local")
+    finish(start(os.environ | {"RULER_CACHE": str(folder / "cache")}, folder / "out"))
+    return values_of(folder / "out")
+
+
+def test_three_nodes_give_the_rows_of_a_local_run(
+    machines: Machines, local_values: pd.DataFrame, tmp_path: Path
+) -> None:
+    said = finish(start(machines.environment, tmp_path, "--executor", "ray"))
+    assert f"{N_SMALL} of {N_SMALL} cells, {N_SMALL} new" in said
+    pd.testing.assert_frame_equal(values_of(tmp_path), local_values, check_exact=True)
+    caches = sorted(machines.folder.glob("node-*"))
+    assert len(caches) == 3, "each node does a job, and keeps the models in its own cache"
+    assert any((cache / "tabular" / "heart_disease.csv.gz").is_file() for cache in caches), "the data was sent there"
+
+
+def test_a_lost_node_is_made_up_for_by_those_that_stay_or_join(
+    machines: Machines, local_values: pd.DataFrame, tmp_path: Path
+) -> None:
+    machines.forget_models()
+    process = start(machines.environment, tmp_path, "--executor", "ray")
+    lost = machines.nodes[-1]  # not the head, which holds the cluster together
+    wait_until(lambda: bool(machines.list_workers(lost)) and count_rows(tmp_path) > 0, "a job on the node")
+    machines.kill(lost)
+    assert count_rows(tmp_path) < N_SMALL
+    machines.nodes.append(machines.add())
+    assert f"{N_SMALL} of {N_SMALL} cells, {N_SMALL} new" in finish(process)
+    pd.testing.assert_frame_equal(values_of(tmp_path), local_values, check_exact=True)
+
+
+def test_the_same_command_takes_up_what_a_dead_driver_left(
+    machines: Machines, local_values: pd.DataFrame, tmp_path: Path
+) -> None:
+    machines.forget_models()
+    process = start(machines.environment, tmp_path, "--executor", "ray")
+    wait_until(lambda: count_rows(tmp_path) > 2, "some rows")
+    process.kill()
+    process.communicate()
+    n_kept = count_rows(tmp_path)
+    assert 2 < n_kept < N_SMALL
+    wait_until(lambda: not any(map(machines.list_workers, machines.nodes)), "the end of the dead driver's workers")
+    assert count_rows(tmp_path) == n_kept
+    said = finish(start(machines.environment, tmp_path, "--executor", "ray"))
+    assert f"{N_SMALL} of {N_SMALL} cells, {N_SMALL - n_kept} new" in said
+    pd.testing.assert_frame_equal(values_of(tmp_path), local_values, check_exact=True)
+
+
+def test_a_job_that_kills_its_workers_is_recorded_and_the_others_are_done(machines: Machines, tmp_path: Path) -> None:
+    (tmp_path / "wanted.toml").write_text(format_studies([POISONED]))
+    command = [sys.executable, "-c", COORDINATOR, str(tmp_path / "wanted.toml"), str(tmp_path)]
+    process = subprocess.Popen(command, env=machines.environment, stdout=subprocess.DEVNULL)
+    killed = set[int]()
+    while process.poll() is None:
+        for pid, title in (item for node in machines.nodes for item in machines.list_workers(node).items()):
+            if title.endswith("poisoned breast_cancer seed 1") and pid not in killed:
+                os.kill(pid, signal.SIGKILL)
+                killed.add(pid)
+        time.sleep(0.01)
+    assert process.returncode == 0
+    assert len(killed) == MOST_DEATHS + 1
+    assert set(load_results(tmp_path).seed) == {0, 2}
+    assert len(load_results(tmp_path)) == 4
+    with ResultStore(tmp_path / RESULTS_FILE) as store:
+        first, second = store.list_failures().values()
+    assert first.startswith(f"WorkerDied: {MOST_DEATHS} worker processes died over this cell")
+    assert second.startswith(f"WorkerDied: {MOST_DEATHS + 1} worker processes died over this cell")
+
+
+def test_ctrl_c_stops_a_cluster_of_our_own(data_folder: Path, tmp_path: Path) -> None:
+    alone = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
+    process = start(alone | {"RULER_CACHE": str(tmp_path / "cache")}, tmp_path / "out", "--executor", "ray")
+    wait_until(lambda: count_rows(tmp_path / "out") > 0 or process.poll() is not None, "a row")
+    started = list_descendants(process.pid)
+    os.killpg(process.pid, signal.SIGINT)  # a terminal's Ctrl-C reaches the whole group
+    said, _ = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130, said
+    assert "run the same command again to resume" in said
+    assert "Traceback" not in said
+    assert started
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in started), "the end of Ray's processes")

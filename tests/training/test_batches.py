@@ -7,6 +7,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from ruler.core.errors import InputError
+from ruler.training.augment import shift_images
 from ruler.training.batches import Batches, cycle, move
 
 ROWS, LABELS = torch.arange(10.0)[:, None], torch.arange(10) % 2
@@ -65,6 +66,38 @@ def test_arrays_take_the_models_float_type_and_long_labels() -> None:
     inputs, labels = next(iter(Batches(pair, nn.Linear(1, 2))))
     assert (inputs.dtype, labels.dtype) == (torch.float32, torch.int64)
     assert next(iter(Batches(pair, nn.Linear(1, 2).double())))[0].dtype == torch.float64
+
+
+@pytest.mark.parametrize("source", [(ROWS, LABELS), Pairs()])
+@pytest.mark.parametrize("batch_size", [4, None])
+def test_fewer_records_an_epoch_are_a_fresh_draw_without_repeats(source: Any, batch_size: int | None) -> None:
+    batches = Batches(source, MODEL, batch_size=batch_size, seed=3, records_per_epoch=6)
+    first, second = read_epoch(batches), read_epoch(batches)
+    assert len(set(first)) == len(set(second)) == 6
+    assert set(first) != set(second)
+    assert len(batches) == (1 if batch_size is None else 2)
+    assert len(read_epoch(Batches(source, MODEL, batch_size=4, records_per_epoch=99))) == 10
+
+
+def test_a_loader_decides_itself_how_many_records_it_draws() -> None:
+    with pytest.raises(InputError, match="records_per_epoch must be None where data is a DataLoader; got 6"):
+        Batches(DataLoader(Pairs()), MODEL, records_per_epoch=6)
+
+
+def test_images_lie_as_the_models_filters_do() -> None:
+    pair = (torch.rand(6, 3, 4, 4), LABELS[:6])
+    for memory_format in (torch.contiguous_format, torch.channels_last):
+        model = nn.Conv2d(3, 2, 3).to(memory_format=memory_format)
+        for augment in (None, shift_images):
+            for batch_size in (4, None):
+                for images, _ in Batches(pair, model, batch_size=batch_size, augment=augment):
+                    assert images.is_contiguous(memory_format=memory_format)
+
+
+def test_lengths_are_steps_an_epoch() -> None:
+    sources: list[Any] = [(ROWS, LABELS), Pairs(), DataLoader(Pairs(), batch_size=3)]
+    assert [len(Batches(source, MODEL, batch_size=4)) for source in sources] == [3, 3, 4]
+    assert [len(Batches(source, MODEL)) for source in sources] == [1, 1, 4]
 
 
 def test_cycle_starts_over_with_another_order() -> None:

@@ -7,6 +7,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -67,6 +68,27 @@ def test_everything_that_decides_the_weights_is_in_the_key() -> None:
         ),
     ]
     assert len({recipe.key for recipe in recipes}) == len(recipes)
+
+
+def test_settings_that_came_later_do_not_move_old_keys() -> None:
+    rows, labels = np.eye(2), np.array([0, 1])
+
+    def find_key(settings: TrainingSettings) -> str:
+        return describe_training(nn.Linear(2, 2), rows, labels, partition=None, settings=settings, seed=0).key
+
+    keys = {
+        TrainingSettings(): "4ca8a9343641fb51329f1662d790dcd51b2b02aa0ce2bffb3ddc7fd696b0391d",
+        TrainingSettings(batch_size=128): "624173d71bb6a62d9daa1de0d04035f953c80c8f508942b31d496d61e0014a38",
+    }
+    assert {settings: find_key(settings) for settings in keys} == keys
+    changes: list[dict[str, Any]] = [
+        {"precision": "bfloat16"},
+        {"schedule": "cosine"},
+        {"records_per_epoch": 1},
+        {"augment": "crop"},
+    ]
+    changed = {find_key(TrainingSettings(**change)) for change in changes}
+    assert len(changed - set(keys.values())) == len(changes)
 
 
 def test_array_hashes_tell_types_shapes_and_borders_apart() -> None:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
 
 from ruler.core.errors import InputError
 from ruler.core.types import Partition
@@ -54,6 +55,15 @@ def test_more_classes_make_a_wider_head() -> None:
 def test_rows_and_labels_must_match() -> None:
     with pytest.raises(InputError, match=r"inputs must be \(n, n_features\) with one label a row; got \(30, 4\)"):
         train_tabular(ROWS, LABELS[:5], seed=0)
+
+
+def test_predictions_of_a_loader_are_those_of_its_tensors_and_may_be_rough() -> None:
+    model = nn.Linear(4, 2)
+    expected = predict(model, (ROWS, LABELS))
+    loader = DataLoader(TensorDataset(torch.from_numpy(ROWS), torch.from_numpy(LABELS)), batch_size=8)
+    np.testing.assert_allclose(predict(model, loader, batch_size=3).logits, expected.logits, atol=1e-6)
+    rough = predict(model, (ROWS, LABELS), precision="bfloat16").logits
+    assert 0 < np.abs(rough - expected.logits).max() < 0.05
 
 
 def test_predictions_come_in_order_in_eval_mode_and_leave_the_mode() -> None:

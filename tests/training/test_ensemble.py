@@ -248,6 +248,10 @@ class TestErrors:
             ({"settings": TrainingSettings(batch_size=8)}, "batch_size must be None for an ensemble; got 8"),
             ({"settings": TrainingSettings(optimizer="sgd")}, "optimizer must be 'adam' for an ensemble"),
             ({"settings": TrainingSettings(weight_decay=0.1)}, "weight_decay must be 0.0 for an ensemble"),
+            (
+                {"settings": TrainingSettings(schedule="cosine")},
+                "schedule must be 'constant' for an ensemble; got 'cosine'",
+            ),
         ],
     )
     def test_bad_arguments_are_named(self, table, changes, message):

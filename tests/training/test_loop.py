@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -5,12 +6,14 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from ruler.core.errors import DivergedError, InputError
 from ruler.models import TabularMLP
 from ruler.training import TrainingSettings, cross_entropy, optimize, train_classifier
-from ruler.training.loop import compute_logits
+from ruler.training.batches import Batches
+from ruler.training.objectives import compute_logits
+from ruler.training.settings import SCHEDULES
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 DRAW = np.random.default_rng(0)
@@ -93,6 +96,66 @@ def test_every_optimizer_follows_torch(name: str) -> None:
         functional.cross_entropy(reference(ROWS), LABELS).backward()
         optimizer.step()
     assert torch.equal(flatten(model), flatten(reference))
+
+
+@pytest.mark.parametrize("schedule", ["cosine", "one_cycle"])
+def test_a_schedule_sets_the_rate_of_every_step(schedule: str) -> None:
+    settings = TrainingSettings(epochs=4, batch_size=16, learning_rate=0.1, optimizer="sgd", schedule=schedule)
+    model = train_classifier(lambda: nn.Linear(3, 2), (ROWS, LABELS), seed=0, settings=settings)
+    torch.manual_seed(0)
+    reference = nn.Linear(3, 2)
+    sgd = torch.optim.SGD(reference.parameters(), lr=0.1)
+    batches = Batches(
+        (ROWS, LABELS), reference, batch_size=16, seed=int(np.random.SeedSequence([0, 0]).generate_state(1)[0])
+    )
+    rates = [0.1 * SCHEDULES[schedule](step, 12) for step in range(12)]
+    for _ in range(4):
+        for inputs, labels in batches:
+            sgd.param_groups[0]["lr"] = rates.pop(0)
+            sgd.zero_grad()
+            functional.cross_entropy(reference(inputs), labels).backward()
+            sgd.step()
+    assert torch.equal(flatten(model), flatten(reference))
+
+
+def test_a_schedule_needs_to_know_its_end() -> None:
+    class Stream(IterableDataset[Any]):
+        def __iter__(self) -> Any:
+            return iter(zip(ROWS, LABELS, strict=True))
+
+    loader = DataLoader(Stream(), batch_size=8)
+    optimize(nn.Linear(3, 2), cross_entropy, {"data": loader}, TrainingSettings(epochs=1))
+    with pytest.raises(
+        InputError, match="schedule must be 'constant' for a loader that does not know its length; got 'cosine'"
+    ):
+        optimize(nn.Linear(3, 2), cross_entropy, {"data": loader}, TrainingSettings(schedule="cosine"))
+
+
+def test_bfloat16_learns_what_float32_learns_and_keeps_float32_weights() -> None:
+    settings = TrainingSettings(epochs=5, batch_size=16)
+    exact, rough = (
+        train_classifier(lambda: TabularMLP(3), (ROWS, LABELS), seed=0, settings=replace(settings, precision=precision))
+        for precision in ("float32", "bfloat16")
+    )
+    assert {value.dtype for value in rough.state_dict().values()} == {torch.float32}
+    distance = (flatten(exact) - flatten(rough)).norm() / flatten(exact).norm()
+    assert 0 < distance < 0.1
+
+
+def test_only_the_first_source_is_drawn_in_part_and_augmented() -> None:
+    met: list[tuple[int, int]] = []
+    images = torch.ones(20, 1, 6, 6)
+
+    def objective(model: nn.Module, first: Any, second: Any) -> torch.Tensor:
+        met.append((len(first[1]), len(second[1])))
+        assert (second[0] == 1).all()
+        assert (first[0] == 0).any()
+        return cross_entropy(model, first) + cross_entropy(model, second)
+
+    sources = {"retain": (images, LABELS[:20]), "forget": (images[:6], LABELS[:6])}
+    settings = TrainingSettings(epochs=2, batch_size=8, records_per_epoch=12, augment="crop")
+    optimize(nn.Sequential(nn.Flatten(), nn.Linear(36, 2)), objective, sources, settings)
+    assert met == [(8, 6), (4, 6)] * 2
 
 
 def test_epochs_are_reported_with_their_mean_loss() -> None:

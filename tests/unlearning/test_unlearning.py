@@ -10,7 +10,7 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
 from ruler.core.errors import DivergedError, InputError, UnknownNameError
-from ruler.models import TabularMLP
+from ruler.models import FTTransformer, ResNet18, SmallCNN, TabularMLP
 from ruler.training import TrainingSettings, train_classifier
 from ruler.unlearning import (
     METHODS,
@@ -172,6 +172,35 @@ def test_a_random_teacher_forgets_attention_norms_and_bare_parameters() -> None:
     torch.testing.assert_close(make_random_teacher(model, 0).state_dict(), teacher.state_dict(), atol=0, rtol=0)
 
 
+@pytest.mark.parametrize("model", [ResNet18(n_classes=4), SmallCNN(n_classes=4)])
+def test_a_random_image_teacher_is_unlike_its_model_and_answers_within_reason(model: nn.Module) -> None:
+    images = torch.randn(6, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    model.train()
+    with torch.no_grad():
+        model(images + 3)  # moves the running statistics
+    teacher = make_random_teacher(model, 3)
+    logits = teacher(images)
+    assert logits.isfinite().all()
+    assert functional.softmax(logits, dim=1).max() < 0.9
+    for name, value in teacher.named_parameters():
+        if value.ndim > 1:
+            assert not torch.equal(value, dict(model.named_parameters())[name]), name
+    for name, value in teacher.named_buffers():
+        assert name.endswith("num_batches_tracked") or value.unique().numel() == 1, name
+
+
+def test_a_random_transformer_of_tables_forgets_its_tokens() -> None:
+    torch.manual_seed(0)
+    model = FTTransformer(4)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter))
+    teacher = make_random_teacher(model, 3)
+    for name, value in teacher.named_parameters():
+        assert not torch.equal(value, dict(model.named_parameters())[name]), name
+    assert teacher(ROWS).isfinite().all()
+
+
 def test_the_teacher_seed_changes_bad_teacher_alone_in_its_teacher(original: nn.Module) -> None:
     first, other = (
         unlearn(
@@ -238,6 +267,7 @@ def test_missing_records_are_named(original: nn.Module) -> None:
         (lambda: ScrubSettings(retain_weight=0.0), "retain_weight must be a finite number above 0"),
         (lambda: ScrubSettings(temperature=0.0), "temperature must be a finite number above 0"),
         (lambda: BadTeacherSettings(teacher_seed=-1), "teacher_seed must be a whole number of at least 0"),
+        (lambda: FineTuningSettings(augment="crop"), "augment must be 'none' in unlearning; got 'crop'"),
         (lambda: FineTuningSettings(seed=1.5), "seed must be a whole number"),  # type: ignore[arg-type]
     ],
 )

@@ -4,7 +4,7 @@ import hashlib
 import json
 import warnings
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,9 @@ from ruler.core.files import write_atomically
 from ruler.core.locations import cache_folder
 from ruler.core.types import Partition
 from ruler.training.batches import device_of
-from ruler.training.loop import LOOP_VERSION, State, TrainingSettings
+from ruler.training.loop import LOOP_VERSION
+from ruler.training.settings import TrainingSettings
+from ruler.training.steps import State
 
 
 @dataclass(frozen=True)
@@ -79,10 +81,18 @@ def describe_training(
         architecture=f"{kind} {model!r} {json.dumps(shapes)}",
         data=hash_arrays(np.asarray(inputs), np.asarray(labels)),
         rows="all" if partition is None else hash_arrays(partition.retain),
-        settings=json.dumps({"class": type(settings).__name__, **asdict(settings)}, sort_keys=True),
+        settings=_describe_settings(settings),
         seed=seed,
         trainer=trainer or f"loop {LOOP_VERSION} on {device_of(model).type}",
     )
+
+
+def _describe_settings(settings: TrainingSettings) -> str:
+    """The settings as JSON; a field that came later counts only where it is used, so that old files stay valid."""
+    values = asdict(settings)
+    unused = {field.name for field in fields(TrainingSettings) if field.kw_only and values[field.name] == field.default}
+    used = {name: value for name, value in values.items() if name not in unused}
+    return json.dumps({"class": type(settings).__name__, **used}, sort_keys=True)
 
 
 def hash_arrays(*arrays: npt.NDArray[Any]) -> str:

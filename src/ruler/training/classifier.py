@@ -11,9 +11,11 @@ from ruler.core.errors import InputError
 from ruler.core.seeding import seeded
 from ruler.core.types import Partition, Predictions
 from ruler.models.tabular_mlp import TabularMLP
-from ruler.training.batches import Batches
+from ruler.training.batches import Batches, slice_rows
 from ruler.training.checkpoints import CheckpointStore, describe_training
-from ruler.training.loop import TrainingSettings, compute_logits, cross_entropy, optimize
+from ruler.training.loop import optimize
+from ruler.training.objectives import compute_logits, cross_entropy
+from ruler.training.settings import TrainingSettings, use_precision
 
 
 def train_classifier(
@@ -33,7 +35,7 @@ def train_classifier(
     Args:
         build: Makes a fresh model, on the device where it shall be trained.
         data: A pair (X, y), a Dataset or a DataLoader.
-        seed: Of initial weights, dropout and mini-batch order.
+        seed: Of initial weights, dropout, mini-batch order and augmentation.
         settings: None takes the paper's 50 full-batch epochs.
         progress: Show a bar, if stderr is a terminal.
         on_epoch: Called with (epoch, mean loss).
@@ -117,25 +119,30 @@ def train_tabular(
     return model.eval()
 
 
-def predict(model: nn.Module, data: Any, *, batch_size: int = 4096) -> Predictions:
+def predict(model: nn.Module, data: Any, *, batch_size: int = 4096, precision: str = "float32") -> Predictions:
     """What does the model say about these records, in their own order? Eval mode is forced, then put back.
 
     Args:
         model: A torch classifier.
-        data: A pair (X, y).
-        batch_size: Records a forward pass; does not change the answer beyond rounding.
+        data: A pair (X, y), a Dataset, or a DataLoader in a fixed order.
+        batch_size: Records a forward pass at most; does not change the answer beyond rounding.
+        precision: Of the forward pass: ``float32``, or ``bfloat16`` for products in bfloat16.
 
     Example:
         >>> predict(nn.Linear(2, 3), (torch.eye(2), torch.tensor([0, 1]))).logits.shape
         (2, 3)
     """
-    inputs, labels = next(iter(Batches(data, model)))
+    batches = Batches(data, model)
+    logits, labels = [], []
     was_training = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
-        with torch.no_grad():
-            logits = torch.cat([compute_logits(model, block) for block in inputs.split(batch_size)])
+        with torch.no_grad(), use_precision(precision, batches.device):
+            for inputs, answers in batches:
+                starts = range(0, len(answers), batch_size)
+                logits += [compute_logits(model, slice_rows(inputs, at, at + batch_size)) for at in starts]
+                labels.append(answers)
     finally:
         for module, is_training in was_training:
             module.training = is_training
-    return Predictions(logits.double().cpu().numpy(), labels.cpu().numpy())
+    return Predictions(torch.cat(logits).double().cpu().numpy(), torch.cat(labels).cpu().numpy())

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from ruler.core.checks import check_number
-from ruler.training.loop import Objective
+from ruler.training.steps import Objective
 from ruler.unlearning.method import Method, make_random_teacher
 from ruler.unlearning.scrub import ScrubSettings, make_distillation
 

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from ruler.training.loop import Objective, cross_entropy
+from ruler.training.objectives import cross_entropy
+from ruler.training.steps import Objective
 from ruler.unlearning.method import Method, UnlearningSettings
 
 

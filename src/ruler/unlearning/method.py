@@ -12,7 +12,10 @@ from torch.nn import functional
 from ruler.core.checks import check_number
 from ruler.core.errors import InputError
 from ruler.core.seeding import seeded
-from ruler.training.loop import Objective, TrainingSettings
+from ruler.training.objectives import is_by_token
+from ruler.training.sentences import NOT_ASKED
+from ruler.training.settings import TrainingSettings
+from ruler.training.steps import Objective
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,10 @@ class UnlearningSettings(TrainingSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_number(self.seed, "seed", minimum=0, is_whole=True)
+        if self.augment != "none":
+            raise InputError(
+                f"augment must be 'none' in unlearning; got {self.augment!r}. Methods see records as they are."
+            )
 
 
 @dataclass(frozen=True)
@@ -64,7 +71,8 @@ def make_random_teacher(model: nn.Module, seed: int) -> nn.Module:
 
     Every layer with ``reset_parameters`` draws anew, in the order of construction: for such models the
     teacher equals one built right after ``torch.manual_seed(seed)``. A parameter that no layer can reset (a
-    bare ``nn.Parameter``) has its entries shuffled, which keeps its scale and loses what it learned.
+    bare ``nn.Parameter``) has its entries shuffled, which keeps its scale and loses what it learned. A
+    transformers model then draws by its own rule, whose scale its layers need.
 
     Example:
         >>> teacher = make_random_teacher(nn.Linear(3, 2), seed=100)
@@ -84,19 +92,39 @@ def make_random_teacher(model: nn.Module, seed: int) -> nn.Module:
             if parameter not in is_fresh:
                 order = torch.randperm(parameter.numel()).to(parameter.device)
                 parameter.copy_(parameter.flatten()[order].reshape(parameter.shape))
+        _draw_by_own_rule(teacher)
     return teacher
 
 
-def compute_divergence(student: torch.Tensor, teacher: torch.Tensor, temperature: float) -> torch.Tensor:
-    """KL(teacher || student) of softened logits, batch mean, without the usual factor T^2.
+def _draw_by_own_rule(model: nn.Module) -> None:
+    done: set[nn.Module] = set()
+    for module in model.modules():
+        is_pretrained = any(kind.__name__ == "PreTrainedModel" for kind in type(module).__mro__)
+        if is_pretrained and module not in done:
+            rule: Any = module._init_weights
+            done.update(module.apply(rule).modules())
+
+
+def compute_divergence(
+    student: torch.Tensor, teacher: torch.Tensor, temperature: float, labels: torch.Tensor | None = None
+) -> torch.Tensor:
+    """KL(teacher || student) of softened logits, without the usual factor T^2: mean over records or asked tokens.
+
+    Args:
+        student: (n, n_classes), or (n, t, n_tokens).
+        teacher: Likewise.
+        temperature: Divides both models' logits.
+        labels: Tells which tokens are asked for: those whose label (n, t) is not -100. Not needed for records.
 
     Example:
         >>> logits = torch.tensor([[2.0, 0.0]])
         >>> compute_divergence(logits, logits, 2.0).item()
         0.0
     """
-    return functional.kl_div(
-        functional.log_softmax(student / temperature, dim=1),
-        functional.softmax(teacher / temperature, dim=1),
-        reduction="batchmean",
-    )
+    log_q = functional.log_softmax(student / temperature, dim=-1)
+    p = functional.softmax(teacher / temperature, dim=-1)
+    if labels is None or not is_by_token(student, labels):
+        return functional.kl_div(log_q, p, reduction="batchmean")
+    is_asked = labels != NOT_ASKED
+    by_token = functional.kl_div(log_q, p, reduction="none").sum(dim=-1)
+    return (by_token * is_asked).sum() / is_asked.sum().clamp(min=1)

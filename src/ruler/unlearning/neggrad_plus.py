@@ -6,7 +6,8 @@ import torch
 from torch import nn
 
 from ruler.training.batches import Batch
-from ruler.training.loop import Objective, cross_entropy
+from ruler.training.objectives import cross_entropy
+from ruler.training.steps import Objective
 from ruler.unlearning.method import Method, UnlearningSettings, check_share
 
 

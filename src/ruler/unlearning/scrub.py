@@ -1,15 +1,16 @@
 """SCRUB: agree with the original model on the retained records and disagree on those to forget."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
-from torch.nn import functional
 
 from ruler.core.checks import check_number
 from ruler.training.batches import Batch
-from ruler.training.loop import Objective, compute_logits
+from ruler.training.objectives import compute_label_loss, compute_logits
+from ruler.training.steps import Objective
 from ruler.unlearning.method import Method, UnlearningSettings, check_share, compute_divergence, freeze_copy
 
 
@@ -40,21 +41,41 @@ def make_distillation(teacher: nn.Module, settings: ScrubSettings, *, forget_sig
     """alpha [CE(retain) + KL(retain)] + sign (1 - alpha) KL(forget): for SCRUB and Bad Teacher."""
     share, temperature = settings.retain_weight, settings.temperature
 
-    answers: dict[str, tuple[Any, torch.Tensor]] = {}  # full batch, a source yields the same object every epoch
+    ask = _keep_answers(teacher) if settings.batch_size is None else _ask_anew(teacher)
 
     def diverge(student_logits: torch.Tensor, source: str, batch: Batch) -> torch.Tensor:
-        if source not in answers or answers[source][0] is not batch[0]:
-            with torch.no_grad():
-                answers[source] = batch[0], compute_logits(teacher, batch[0])
-        return compute_divergence(student_logits, answers[source][1], temperature)
+        return compute_divergence(student_logits, ask(source, batch[0]), temperature, labels=batch[1])
 
     def objective(student: nn.Module, retain: Batch, forget: Batch) -> torch.Tensor:
         retain_logits = compute_logits(student, retain[0])
-        kept = functional.cross_entropy(retain_logits, retain[1]) + diverge(retain_logits, "retain", retain)
+        kept = compute_label_loss(retain_logits, retain[1]) + diverge(retain_logits, "retain", retain)
         forgotten = diverge(compute_logits(student, forget[0]), "forget", forget)
         return share * kept + forget_sign * (1 - share) * forgotten
 
     return objective
+
+
+def _ask_anew(teacher: nn.Module) -> Callable[[str, Any], torch.Tensor]:
+    """The teacher's logits for every mini batch; a captured step refills the same tensors, so none are kept."""
+
+    def ask(source: str, inputs: Any) -> torch.Tensor:
+        with torch.no_grad():
+            return compute_logits(teacher, inputs)
+
+    return ask
+
+
+def _keep_answers(teacher: nn.Module) -> Callable[[str, Any], torch.Tensor]:
+    """The teacher's logits, computed once as long as a source yields the same object, as a full batch does."""
+    ask = _ask_anew(teacher)
+    answers: dict[str, tuple[Any, torch.Tensor]] = {}
+
+    def recall(source: str, inputs: Any) -> torch.Tensor:
+        if source not in answers or answers[source][0] is not inputs:
+            answers[source] = inputs, ask(source, inputs)
+        return answers[source][1]
+
+    return recall
 
 
 SCRUB = Method(ScrubSettings, make_objective, reads=("retain", "forget"))

@@ -141,7 +141,8 @@ def _run_threaded(run: Callable[[Group], None], tasks: Sequence[Group]) -> Itera
 
 
 def _check_settings(settings: TrainingSettings) -> None:
-    for name, needed in (("optimizer", "adam"), ("batch_size", None), ("weight_decay", 0.0)):
+    plain = {"precision": "float32", "schedule": "constant", "records_per_epoch": None, "augment": "none"}
+    for name, needed in {"optimizer": "adam", "batch_size": None, "weight_decay": 0.0, **plain}.items():
         value = getattr(settings, name)
         if value != needed:
             raise InputError(

@@ -1,0 +1,117 @@
+"""Tokenised sentences -> masked language modelling: some tokens are hidden, and asked for."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from ruler.core.checks import check_number
+from ruler.core.errors import InputError
+
+NOT_ASKED = -100
+"""The label of a token that the model is not asked for; the value that torch and transformers use."""
+
+_SHARE_MASKED, _SHARE_REPLACED = 0.8, 0.1  # of the asked tokens; the rest stand as they are (Devlin et al. 2019)
+
+
+class MaskedSentences:
+    """A source of records for masked language modelling: the tokens to guess are chosen anew in every draw.
+
+    Of the asked tokens 80% become the mask, 10% another word at random, and 10% stay. The choice follows the
+    generator of whoever draws and is the same on every device.
+
+    Args:
+        input_ids: (n, t) token numbers, padded to one length.
+        attention_mask: (n, t), 1 for tokens and 0 for padding.
+        mask_id: The number of the mask token.
+        special_ids: Tokens that are never asked for ([CLS], [SEP], padding).
+        vocab_size: How many tokens there are.
+        share: Of the tokens that are asked for, on average.
+
+    Raises:
+        InputError: Shapes that differ, token numbers outside the vocabulary, or a share outside (0, 1].
+
+    Example:
+        >>> ids = torch.tensor([[101, 7, 8, 9, 102, 0]])
+        >>> sentences = MaskedSentences(ids, ids > 0, mask_id=103, special_ids=(101, 102, 0), vocab_size=200, share=1)
+        >>> inputs, labels = sentences.draw(torch.tensor([0]), torch.Generator().manual_seed(0))
+        >>> labels.tolist()
+        [[-100, 7, 8, 9, -100, -100]]
+    """
+
+    def __init__(
+        self,
+        input_ids: Any,
+        attention_mask: Any,
+        *,
+        mask_id: int,
+        special_ids: Sequence[int],
+        vocab_size: int,
+        share: float = 0.15,
+    ) -> None:
+        self.input_ids = _as_long(input_ids)
+        self.attention_mask = _as_long(attention_mask)
+        self.mask_id, self.vocab_size, self.share = int(mask_id), int(vocab_size), float(share)
+        self.special_ids = tuple(int(token) for token in special_ids)
+        self._check()
+
+    def _check(self) -> None:
+        shape = tuple(self.input_ids.shape)
+        if len(shape) != 2 or 0 in shape or tuple(self.attention_mask.shape) != shape:
+            raise InputError(
+                "input_ids and attention_mask must both be (n, t) with at least one sentence; "
+                f"got {shape} and {tuple(self.attention_mask.shape)}. Pad all sentences to one length."
+            )
+        check_number(self.share, "share", minimum=0, is_strict=True)
+        if self.share > 1:
+            raise InputError(f"share must be at most 1; got {self.share!r}.")
+        low, high = int(self.input_ids.min()), int(self.input_ids.max())
+        if low < 0 or max(high, self.mask_id) >= self.vocab_size:
+            raise InputError(
+                f"input_ids and mask_id must be token numbers below vocab_size, {self.vocab_size}; "
+                f"got {low} to {high} and {self.mask_id}. Give the model's own vocabulary size."
+            )
+
+    def __len__(self) -> int:
+        return len(self.input_ids)
+
+    @property
+    def n_elements(self) -> int:
+        """Numbers a record."""
+        return self.input_ids.shape[1]
+
+    def to(self, device: torch.device) -> "MaskedSentences":
+        """The same sentences on a device."""
+        return MaskedSentences(
+            self.input_ids.to(device),
+            self.attention_mask.to(device),
+            mask_id=self.mask_id,
+            special_ids=self.special_ids,
+            vocab_size=self.vocab_size,
+            share=self.share,
+        )
+
+    def draw(self, rows: torch.Tensor, generator: torch.Generator) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+        """Sentences by row, freshly masked: the model's inputs, and labels (n, t) with -100 where nothing is asked.
+
+        Args:
+            rows: (n,) sentence numbers.
+            generator: On the CPU.
+        """
+        rows = rows.to(self.input_ids.device)
+        tokens, attention = self.input_ids[rows], self.attention_mask[rows]
+        chance = torch.rand(tokens.shape, generator=generator).to(tokens.device)
+        words = torch.randint(self.vocab_size, tokens.shape, generator=generator).to(tokens.device)
+        special = torch.tensor(self.special_ids, dtype=torch.long, device=tokens.device)
+        can_ask = attention.bool() & ~torch.isin(tokens, special)
+        labels = tokens.where(can_ask & (chance < self.share), NOT_ASKED)
+        is_asked, fate = labels != NOT_ASKED, chance / self.share
+        hidden = tokens.masked_fill(is_asked & (fate < _SHARE_MASKED), self.mask_id)
+        is_replaced = is_asked & (fate >= _SHARE_MASKED) & (fate < _SHARE_MASKED + _SHARE_REPLACED)
+        return {"input_ids": words.where(is_replaced, hidden), "attention_mask": attention}, labels
+
+
+def _as_long(value: Any) -> torch.Tensor:
+    tensor = value if isinstance(value, torch.Tensor) else torch.from_numpy(np.array(value))
+    return tensor.long()

@@ -1,0 +1,95 @@
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from ruler.core.errors import InputError
+from ruler.training import MaskedSentences, TrainingSettings, cross_entropy, optimize
+from ruler.training.batches import Batches
+from ruler.training.objectives import compute_label_loss
+
+CLS, SEP, PAD, MASK, VOCABULARY = 1, 2, 0, 3, 1000
+
+
+def make_sentences(n: int = 400, length: int = 20, share: float = 0.15) -> MaskedSentences:
+    ids = torch.randint(4, VOCABULARY, (n, length), generator=torch.Generator().manual_seed(0))
+    ids[:, 0], ids[:, -4], ids[:, -3:] = CLS, SEP, PAD
+    return MaskedSentences(
+        ids, ids != PAD, mask_id=MASK, special_ids=(CLS, SEP, PAD), vocab_size=VOCABULARY, share=share
+    )
+
+
+class Guesser(nn.Module):
+    """Guesses each token from itself and from the mean of its sentence."""
+
+    def __init__(self, vocabulary: int = VOCABULARY) -> None:
+        super().__init__()
+        self.words = nn.Embedding(vocabulary, 8)
+        self.head = nn.Linear(8, vocabulary)
+
+    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        words = self.words(input_ids) * attention_mask[:, :, None]
+        return self.head(words + words.mean(dim=1, keepdim=True))
+
+
+def test_asked_tokens_are_masked_replaced_and_kept_in_their_shares() -> None:
+    sentences = make_sentences(n=4000)
+    inputs, labels = sentences.draw(torch.arange(4000), torch.Generator().manual_seed(1))
+    ids = sentences.input_ids
+    is_asked, is_word = labels != -100, (ids != CLS) & (ids != SEP) & (ids != PAD)
+    assert not (is_asked & ~is_word).any()
+    assert torch.equal(labels[is_asked], ids[is_asked])
+    assert torch.equal(inputs["input_ids"][~is_asked], ids[~is_asked])
+    assert torch.equal(inputs["attention_mask"], (ids != PAD).long())
+    n_asked = is_asked.sum().item()
+    shown = inputs["input_ids"][is_asked]
+    assert n_asked / is_word.sum().item() == pytest.approx(0.15, abs=0.01)
+    assert (shown == MASK).sum().item() / n_asked == pytest.approx(0.8, abs=0.02)
+    assert (shown == ids[is_asked]).sum().item() / n_asked == pytest.approx(0.1, abs=0.015)
+
+
+def test_every_draw_masks_anew_and_a_seed_repeats_it() -> None:
+    sentences = make_sentences()
+    batches, again = (Batches(sentences, Guesser(), batch_size=64, seed=5) for _ in "ab")
+    first, second = (torch.cat([labels for _, labels in batches]) for _ in "ab")
+    assert not torch.equal(first.sort(dim=0).values, second.sort(dim=0).values)
+    assert torch.equal(torch.cat([labels for _, labels in again]), first)
+    whole = Batches(sentences, Guesser(), seed=5)
+    assert not torch.equal(next(iter(whole))[1], next(iter(whole))[1])
+
+
+def test_the_loss_is_the_mean_over_asked_tokens() -> None:
+    logits = torch.randn(3, 5, 7)
+    labels = torch.randint(0, 7, (3, 5))
+    labels[0], labels[1, 2:] = -100, -100
+    is_asked = labels != -100
+    expected = nn.functional.cross_entropy(logits[is_asked], labels[is_asked])
+    torch.testing.assert_close(compute_label_loss(logits, labels), expected)
+    assert compute_label_loss(logits, torch.full((3, 5), -100)).item() == 0
+
+
+def test_a_masked_language_model_learns() -> None:
+    torch.manual_seed(0)
+    ids = torch.arange(4, 54).reshape(10, 5)  # every sentence has words of its own
+    sentences = MaskedSentences(ids, torch.ones_like(ids), mask_id=MASK, special_ids=(), vocab_size=60)
+    settings = TrainingSettings(epochs=40, batch_size=5, learning_rate=0.05, optimizer="adamw")
+    losses = optimize(Guesser(60), cross_entropy, {"data": sentences}, settings)
+    assert losses[-1] < 0.8 * losses[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"attention_mask": torch.ones(2, 3)}, r"must both be \(n, t\) .* got \(2, 4\) and \(2, 3\)"),
+        ({"input_ids": torch.ones(0, 4)}, "at least one sentence"),
+        ({"share": 0.0}, "share must be a finite number above 0"),
+        ({"share": 1.5}, "share must be at most 1; got 1.5"),
+        ({"vocab_size": 3}, "below vocab_size, 3; got 1 to 1 and 3"),
+        ({"input_ids": -torch.ones(2, 4)}, "got -1 to -1 and 3"),
+    ],
+)
+def test_unfit_sentences_are_named(change: dict[str, Any], message: str) -> None:
+    options = {"input_ids": torch.ones(2, 4), "attention_mask": torch.ones(2, 4), "vocab_size": 9, "share": 0.15}
+    with pytest.raises(InputError, match=message):
+        MaskedSentences(mask_id=3, special_ids=(), **(options | change))

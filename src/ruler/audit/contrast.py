@@ -63,14 +63,14 @@ def measure_oracle_gap(evidence: Evidence) -> Measurement:
     offset = np.median(found.by_side["retain"])
     pooled = _pool(evidence, found.by_side)
     original = _pool(evidence, scores["original"].by_side) if evidence.has_original else None
-    return _measure(Scores(pooled - offset, pooled, original, _oracle_units(evidence)), evidence.settings)
+    return measure_scores(Scores(pooled - offset, pooled, original, _oracle_units(evidence)), evidence.settings)
 
 
 def measure_shift(evidence: Evidence) -> Measurement:
     """M3's twin: the move towards the oracle, forget against control."""
     scores = evidence.oracle_scores
     shift = _pool(evidence, scores["unlearned"].by_side) - _pool(evidence, scores["original"].by_side)
-    return _measure(Scores(shift, shift, None, _oracle_units(evidence)), evidence.settings)
+    return measure_scores(Scores(shift, shift, None, _oracle_units(evidence)), evidence.settings)
 
 
 def measure_nearest(evidence: Evidence) -> Measurement:
@@ -81,7 +81,7 @@ def measure_nearest(evidence: Evidence) -> Measurement:
     ranks = rank_within(pooled, nearest["retain"])
     scores = Scores(ranks, pooled, original, _find_units(evidence, np.arange(len(evidence.ids["retain"]))))
     if evidence.has_held_out:
-        return _measure(scores, evidence.settings)
+        return measure_scores(scores, evidence.settings)
     contrasts = [_compare_with_placebos(evidence, name, scores.units) for name in evidence.nearest]
     return Measurement(
         scores, contrasts[0], contrasts[1] if original is not None else None, _bootstrap(scores, evidence.settings)
@@ -99,7 +99,9 @@ def take_interval(draws: FloatArray, settings: AuditSettings) -> Interval:
     return float(low), float(high)
 
 
-def _measure(scores: Scores, settings: AuditSettings) -> Measurement:
+def measure_scores(scores: Scores, settings: AuditSettings) -> Measurement:
+    """Contrast of forget and control records, and bootstrap draws of it."""
+
     def compare(ranked: FloatArray) -> Contrast:
         n = scores.units.n_records_first
         return compare_samples(

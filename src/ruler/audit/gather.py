@@ -39,11 +39,13 @@ def gather_evidence(
         'retain'
     """
     settings = settings or AuditSettings()
-    given = {
+    given: dict[ModelName, Any] = {
         name: value for name, value in zip(MODELS, (unlearned, oracle, original), strict=True) if value is not None
     }
-    embeddings: dict[ModelName, Sides] = {name: _check_model(value, name) for name, value in given.items()}
-    _check_agreement(embeddings, settings)
+    embeddings = split_models(given, settings)
+    for name, sides in embeddings.items():
+        for side, rows in sides.items():
+            measure_norms(rows, f"{name} {side}")
     claimed = {name: _claimed_ids(value) for name, value in given.items()}
     sizes = {side: len(rows) for side, rows in embeddings["unlearned"].items()}
     known_ids = {side: np.arange(n) for side, n in sizes.items()} | claimed["unlearned"] | _by_side(ids, "ids", sizes)
@@ -72,7 +74,18 @@ def gather_evidence(
     )
 
 
-def _check_model(value: Any, name: str) -> Sides:
+def split_models(given: Mapping[ModelName, Any], settings: AuditSettings) -> dict[ModelName, Sides]:
+    """Matrices by model and side, their shapes checked against each other; the numbers in them are not looked at.
+
+    Raises:
+        InputError: Not such tuples, not matrices, or shapes that do not fit together.
+    """
+    embeddings: dict[ModelName, Sides] = {name: _split_sides(value, name) for name, value in given.items()}
+    _check_agreement(embeddings, settings)
+    return embeddings
+
+
+def _split_sides(value: Any, name: str) -> Sides:
     if not isinstance(value, tuple | list) or len(value) not in (2, 3) or any(part is None for part in value):
         got = f"{len(value)} parts" if isinstance(value, tuple | list) else type(value).__name__
         raise InputError(
@@ -83,7 +96,6 @@ def _check_model(value: Any, name: str) -> Sides:
     for side, rows in zip(SIDES, value, strict=False):
         label = f"{name} {side}"
         sides[side] = as_matrix(rows, label)
-        measure_norms(sides[side], label)
         check_same_width(sides["forget"].shape, sides[side].shape, (f"{name} forget", label))
     if len(sides["retain"]) < 2:
         raise InputError(f"{name} retain must have at least 2 rows; got 1. Give more retain records.")

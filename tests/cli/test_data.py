@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 
 import ruler.cli.data
 from ruler.cli.data import app
-from ruler.data import TABULAR_SETS
+from ruler.data import PUBLISHED_SETS
 
 
 @pytest.fixture
@@ -34,11 +34,16 @@ def test_list_shows_every_set_and_its_place(run, bare, tmp_path):
     answer = run("list")
     assert answer.exit_code == 0
     rows = {line.split("│")[1].strip(): line for line in answer.output.splitlines() if line.startswith("│")}
-    assert set(rows) == set(TABULAR_SETS)
+    assert set(rows) == set(PUBLISHED_SETS)
     assert "to download" in rows["adult"]
     assert "48,842" in rows["adult"]
     assert "cache" in rows["phoneme"]
     assert "scikit-learn" in rows["breast_cancer"]
+    kinds = [rows[name].split("│")[2].strip() for name in ("adult", "cifar10", "lfw", "mtsamples")]
+    assert kinds == ["table", "images", "faces", "text"]
+    assert "51,233 of the paper's 100,000 rows" in rows["higgs"]
+    assert "to download" in rows["cifar10"]
+    assert "to get by hand" in rows["mtsamples"]
     assert "RULER_DATA: not set" in answer.output
     assert f"cache: {tmp_path}" in answer.output
 
@@ -50,6 +55,25 @@ def test_check_passes_on_the_real_files(run):
     assert answer.exit_code == 0
     assert "wine_quality: ok, 1599 rows, 11 features, content as published" in answer.output
     assert run("fetch", "wine_quality").output == "wine_quality: here already\n"
+
+
+def test_check_knows_every_kind(run):
+    if not os.environ.get("RULER_DATA"):
+        pytest.skip("RULER_DATA does not name a folder with images/*.npz and text/*.csv.gz")
+    answer = run("check", "higgs", "cifar10", "lfw", "mtsamples")
+    assert answer.exit_code == 0
+    assert answer.output.splitlines() == [
+        "higgs: ok, 51233 rows, 28 features, content as measured here",
+        "cifar10: ok, 10000 + 2000 images, content as measured here",
+        "lfw: ok, 4324 images of 158 people, content as measured here",
+        "mtsamples: ok, 2357 distinct documents, 84349 sentences, content as measured here",
+    ]
+
+
+def test_what_cannot_be_downloaded_says_how_to_get_it(run, bare):
+    answer = run("fetch", "mtsamples")
+    assert answer.exit_code == 2
+    assert "put it at text/mtsamples.csv.gz in the folder that RULER_DATA names" in answer.stderr
 
 
 def test_check_says_what_differs(run, bare, tmp_path):
@@ -85,7 +109,7 @@ def test_fetch_needs_names_or_all(run, words):
 def test_fetch_replaces_a_wrong_copy_in_the_cache(run, bare, tmp_path, monkeypatch):
     path = _put_wrong_phoneme(tmp_path)
     fetched = []
-    monkeypatch.setattr(ruler.cli.data, "fetch_tabular", lambda name, progress: fetched.append(name) or path)
+    monkeypatch.setattr(ruler.cli.data, "fetch_set", lambda name, progress: fetched.append(name) or path)
     answer = run("fetch", "phoneme", "breast_cancer")
     assert (answer.exit_code, fetched) == (0, ["phoneme"])
     assert answer.output == f"phoneme: {path}\nbreast_cancer: here already\n"
@@ -100,13 +124,14 @@ def test_fetch_leaves_a_wrong_file_of_the_user_alone(run, tmp_path, monkeypatch)
 
 
 def test_fetch_goes_on_after_a_failure(run, bare, monkeypatch):
-    def fail(entry):
+    def fail(*_, **__):
         raise OSError("no route to host")
 
     monkeypatch.setattr("ruler.data.openml._ask_openml", fail)
+    monkeypatch.setattr("urllib.request.urlopen", fail)
     answer = run("fetch", "--all")
     assert answer.exit_code == 2
-    assert answer.stderr.count("no route to host") == 9
+    assert answer.stderr.count("no route to host") == 15
     assert "breast_cancer: here already" in answer.stdout
 
 

@@ -130,7 +130,7 @@ def test_openml_out_of_reach(monkeypatch, error):
 
 
 def test_nothing_to_download_for_a_set_of_scikit_learn():
-    with pytest.raises(InputError, match="must be a set that lives at OpenML; got 'breast_cancer'"):
+    with pytest.raises(InputError, match="must be a set that can be downloaded; got 'breast_cancer'"):
         fetch_tabular("breast_cancer")
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler.core.errors import InputError
-from ruler.data import name_records, partition_classes, partition_groups, partition_rows
+from ruler.data import choose_groups, name_records, partition_classes, partition_groups, partition_rows
 
 
 def _is_whole(partition, n_rows):
@@ -124,3 +124,50 @@ def test_ids_travel():
     assert forget.tolist() == (partition_rows(20, 0.5).forget + 100).tolist()
     with pytest.raises(InputError, match=r"ids must be one name a record, shape \(20,\); got shape \(3,\)"):
         name_records(partition_rows(20, 0.5), [1, 2, 3])
+
+
+@given(
+    groups=st.lists(st.sampled_from(["ann", "bob", "cy", "dan", "eve"]), min_size=8, max_size=60),
+    fraction=st.floats(0.01, 0.5),
+    seed=st.integers(0, 9),
+    choice=st.sampled_from(["random", "most_frequent", "single"]),
+)
+def test_chosen_groups_are_never_cut(groups, fraction, seed, choice):
+    try:
+        partition = choose_groups(groups, fraction, seed=seed, choice=choice)
+    except InputError:
+        return  # the groups chosen hold every record
+    names = np.array(groups)
+    forgotten = set(names[partition.forget])
+    assert forgotten.isdisjoint(names[partition.retain])
+    assert _is_whole(partition, len(groups))
+    assert len(forgotten) == 1 if choice == "single" else len(partition.forget) >= fraction * len(groups)
+    shuffled = names[::-1]
+    again = choose_groups(shuffled, fraction, seed=seed, choice=choice)
+    assert set(shuffled[again.forget]) == forgotten
+    if choice == "most_frequent":
+        sizes = {name: groups.count(name) for name in groups}
+        rest = [size for name, size in sizes.items() if name not in forgotten]
+        assert min(sizes[name] for name in forgotten) >= max(rest)
+        assert len(partition.forget) - min(sizes[name] for name in forgotten) < fraction * len(groups)
+
+
+def test_choices_and_their_seeds():
+    groups = np.repeat([f"p{number:02d}" for number in range(20)], np.arange(1, 21))
+    drawn = choose_groups(groups, 0.1, seed=3)
+    np.testing.assert_array_equal(drawn.forget, partition_groups(groups, fraction=0.1, seed=3).forget)
+    most = choose_groups(groups, 0.15, choice="most_frequent")
+    assert set(groups[most.forget]) == {"p19", "p18"}  # 20 of 210, and then 39
+    alone = {groups[choose_groups(groups, 0.1, seed=seed, choice="single").forget[0]] for seed in range(30)}
+    assert len(alone) > 5
+    tied = choose_groups(["b", "b", "a", "a", "c", "d"], 0.2, choice="most_frequent")
+    assert tied.forget.tolist() == [2, 3]
+
+
+def test_another_choice_or_fraction():
+    with pytest.raises(InputError, match="choice must be one of random, most_frequent, single; got 'largest'"):
+        choose_groups(["a", "b"], 0.1, choice="largest")
+    with pytest.raises(InputError, match="fraction must be between 0 and 1; got 5"):
+        choose_groups(["a", "b"], 5, choice="single")
+    with pytest.raises(InputError, match="something must be left to retain"):
+        choose_groups(["a", "a"], 0.5, choice="single")

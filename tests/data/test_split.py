@@ -1,8 +1,10 @@
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ruler.core.errors import InputError
-from ruler.data import load_tabular, partition_rows, split
+from ruler.data import load_tabular, partition_rows, sample_rows, split
 from ruler.data.tabular import TabularData
 
 # Pinned when weights retrained on this split equalled the published ones (original models, seed 0).
@@ -87,3 +89,39 @@ def _small(target):
 def test_data_that_cannot_be_split(target, test_fraction, message):
     with pytest.raises(InputError, match=message):
         split(_small(target), test_fraction=test_fraction)
+
+
+@given(sizes=st.lists(st.integers(1, 60), min_size=2, max_size=6), share=st.floats(0.05, 0.99), seed=st.integers(0, 5))
+def test_sample_keeps_the_shares_of_the_classes(sizes, share, seed):
+    data = _small(np.repeat(np.arange(len(sizes)), sizes))
+    n = max(len(sizes), int(share * len(data)))
+    sample = sample_rows(data, n, seed=seed)
+    assert len(sample) == n
+    assert (np.diff(sample.ids) > 0).all()  # each record once, in the order of the table
+    np.testing.assert_array_equal(sample.features[:, 0], sample.ids)
+    np.testing.assert_array_equal(sample.target, data.target[sample.ids])
+    counts, fair = np.bincount(sample.target, minlength=len(sizes)), np.array(sizes) * n / len(data)
+    assert (counts >= 1).all()
+    assert (counts <= np.maximum(np.ceil(fair), 1)).all()
+    if (fair >= 1).all():
+        assert (counts >= np.floor(fair)).all()
+
+
+def test_sample_is_repeatable_and_follows_the_seed():
+    data = _small([0, 1] * 50)
+    assert sample_rows(data, 10).ids.tolist() == sample_rows(data, 10).ids.tolist()
+    assert sample_rows(data, 10).ids.tolist() != sample_rows(data, 10, seed=1).ids.tolist()
+    assert sample_rows(data, 100) is data
+
+
+@pytest.mark.parametrize(
+    ("n", "message"),
+    [
+        (101, "n must be at most the 100 records of t; got 101. Keep the whole table"),
+        (1, "n must be a whole number of at least 2; got 1"),
+        (10.5, "n must be a whole number of at least 2; got 10.5"),
+    ],
+)
+def test_sample_of_an_impossible_size(n, message):
+    with pytest.raises(InputError, match=message):
+        sample_rows(_small([0, 1] * 50), n)

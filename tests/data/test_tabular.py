@@ -151,5 +151,5 @@ def test_unknown_set_and_target_of_a_published_set():
 
 
 def test_room_opens_without_the_heavy_packages():
-    code = "import sys, ruler.data; sys.exit(bool({'pandas', 'sklearn', 'torch'} & set(sys.modules)))"
+    code = "import sys, ruler.data; sys.exit(bool({'pandas', 'sklearn', 'torch', 'PIL', 'pyarrow'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

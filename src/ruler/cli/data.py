@@ -1,4 +1,4 @@
-"""`ruler data`: where the published tables are, and whether they are the right ones."""
+"""`ruler data`: where the published sets are, and whether they are the right ones."""
 
 import os
 from typing import Annotated, NoReturn
@@ -9,7 +9,7 @@ from rich.table import Table
 
 from ruler.core.errors import RulerError
 from ruler.core.locations import cache_folder, data_folder
-from ruler.data import TABULAR_SETS, fetch_tabular, load_tabular, locate
+from ruler.data import PUBLISHED_SETS, describe_set, fetch_set, locate
 
 app = typer.Typer(
     help="Where data is, and whether it is the right data.", no_args_is_help=True, rich_markup_mode="rich"
@@ -21,14 +21,16 @@ _MISUSE = 2
 
 @app.command("list", epilog="Example: ruler data list")
 def list_sets() -> None:
-    """Show every data set, its size, and where it is now."""
-    table = Table("name", "shown as", "rows", "features", "published at", "is now")
-    for name, entry in TABULAR_SETS.items():
-        size = f"{entry.n_rows:,}", str(entry.n_features)
-        table.add_row(name, entry.title, *size, entry.origin, locate(entry).place)
+    """Show every data set, its kind and size, and where it is now."""
+    table = Table("name", "kind", "shown as", "size", "published at", "is now")
+    for name, entry in PUBLISHED_SETS.items():
+        place: str = locate(entry).place
+        if place == "to download" and entry.kind == "text":
+            place = "to get by hand"
+        table.add_row(name, entry.kind, entry.title, entry.size, entry.origin, place)
     console = Console()
     if not console.is_terminal:  # a pipe has no width: never cut what a script reads
-        console = Console(width=200)
+        console = Console(width=220)
     console.print(table)
     typer.echo(f"RULER_DATA: {data_folder() if os.environ.get('RULER_DATA') else 'not set'}")
     typer.echo(f"cache: {cache_folder()}")
@@ -42,7 +44,7 @@ def fetch(
     """Download data sets into the cache, unless the right version is here already."""
     if every == bool(names):
         _fail("fetch must be given either names or --all. Example: ruler data fetch adult")
-    wanted = list(TABULAR_SETS) if every else _known(names or [])
+    wanted = list(PUBLISHED_SETS) if every else _known(names or [])
     faults = [_fetch_one(name) for name in wanted]
     if any(faults):
         raise typer.Exit(_MISUSE)
@@ -50,8 +52,8 @@ def fetch(
 
 @app.command(epilog="Example: ruler data check adult")
 def check(names: Names = None) -> None:
-    """Load data sets and compare them with the paper's version; by default all that are here."""
-    wanted = _known(names or list(TABULAR_SETS))
+    """Load data sets and compare their content with the right version; by default all that are here."""
+    wanted = _known(names or list(PUBLISHED_SETS))
     faults = [_check_one(name, is_needed=bool(names)) for name in wanted]
     if any(faults):
         raise typer.Exit(_MISUSE)
@@ -63,7 +65,7 @@ def _fetch_one(name: str) -> bool:
         if _is_here(name):
             typer.echo(f"{name}: here already")
         else:
-            typer.echo(f"{name}: {fetch_tabular(name, progress=True)}")
+            typer.echo(f"{name}: {fetch_set(name, progress=True)}")
     except RulerError as error:
         typer.echo(f"{name}: {error}", err=True)
         return True
@@ -71,11 +73,11 @@ def _fetch_one(name: str) -> bool:
 
 
 def _is_here(name: str) -> bool:
-    where = locate(TABULAR_SETS[name])
+    where = locate(PUBLISHED_SETS[name])
     if where.place == "to download":
         return False
     try:
-        load_tabular(name)
+        describe_set(name)
     except RulerError:
         if where.place == "cache":  # our own copy may be replaced, a folder of the user's may not
             return False
@@ -85,21 +87,21 @@ def _is_here(name: str) -> bool:
 
 def _check_one(name: str, *, is_needed: bool) -> bool:
     """Whether the set is wrong, or absent although it was asked for."""
-    if locate(TABULAR_SETS[name]).place == "to download":
+    if locate(PUBLISHED_SETS[name]).place == "to download":
         typer.echo(f"{name}: not here. Run: ruler data fetch {name}", err=is_needed)
         return is_needed
     try:
-        data = load_tabular(name)
+        found = describe_set(name)
     except RulerError as error:
         typer.echo(f"{name}: {error}", err=True)
         return True
-    typer.echo(f"{name}: ok, {len(data)} rows, {data.features.shape[1]} features, content as published")
+    typer.echo(f"{name}: ok, {found}")
     return False
 
 
 def _known(names: list[str]) -> list[str]:
     try:
-        return [TABULAR_SETS[name].key for name in names]
+        return [PUBLISHED_SETS[name].key for name in names]
     except RulerError as error:
         _fail(str(error))
 

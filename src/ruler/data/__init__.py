@@ -7,6 +7,7 @@ from ruler.data.image_sets import FACE_SETS, IMAGE_SETS, FaceSet, ImageSet
 from ruler.data.images import fetch_images, load_images
 from ruler.data.large_sets import LARGE_SETS
 from ruler.data.partition import choose_groups, name_records, partition_classes, partition_groups, partition_rows
+from ruler.data.published import PUBLISHED_SETS, describe_set, fetch_set
 from ruler.data.sentences import split_sentences
 from ruler.data.sets import TABULAR_SETS, TabularSet
 from ruler.data.sources import Location, locate
@@ -18,6 +19,7 @@ __all__ = [
     "FACE_SETS",
     "IMAGE_SETS",
     "LARGE_SETS",
+    "PUBLISHED_SETS",
     "TABULAR_SETS",
     "TEXT_SETS",
     "Duplicates",
@@ -32,8 +34,10 @@ __all__ = [
     "TextData",
     "TextSet",
     "choose_groups",
+    "describe_set",
     "fetch_faces",
     "fetch_images",
+    "fetch_set",
     "fetch_tabular",
     "fetch_texts",
     "find_duplicates",

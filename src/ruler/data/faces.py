@@ -16,7 +16,7 @@ from ruler.data.homes.lfw import download_lfw
 from ruler.data.image_data import ImageData
 from ruler.data.image_files import write_arrays
 from ruler.data.image_folder import read_image_folder
-from ruler.data.image_sets import FACE_SETS
+from ruler.data.image_sets import FACE_SETS, FaceSet
 from ruler.data.sources import cached_file, is_path, locate, read_arrays, read_table
 from ruler.data.verification import verify_content
 
@@ -66,12 +66,20 @@ def load_faces(
     if image_size is not None:
         raise InputError(f"image_size must be left out for a published set; got {image_size} for {entry.key!r}.")
     path = locate(entry, None if root is None else Path(root)).path or fetch_faces(entry.key, progress=progress)
+    arrays, note = read_published_faces(entry, path)
+    return replace(_from_arrays(arrays, entry.key, labels), note=note)
+
+
+def read_published_faces(entry: FaceSet, path: Path) -> tuple[dict[str, npt.NDArray[Any]], str]:
+    """The arrays of a published set and the note that belongs to them; a download has no array ``gender``.
+
+    Raises:
+        DataMismatchError: Neither the copy measured here nor a download.
+        FileFormatError: A file that cannot be read safely.
+    """
     arrays = _read_faces(path)
-    if "gender" in arrays:
-        found = _from_arrays(arrays, entry.key, labels)
-        return replace(found, note=verify_content(entry, found.content_hash, "", str(path)))
-    verify_content(entry, "", str(arrays.get("note", "")), str(path))
-    return replace(_from_arrays(arrays, entry.key, labels), note=entry.home_note)
+    content_hash = _from_arrays(arrays, entry.key, None).content_hash if "gender" in arrays else "no gender"
+    return arrays, verify_content(entry, content_hash, str(arrays.get("note", "")), str(path))
 
 
 def fetch_faces(name: str = "lfw", *, progress: bool = False) -> Path:

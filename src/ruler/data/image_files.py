@@ -29,11 +29,17 @@ def read_image_file(path: Path, name: str, classes: tuple[str, ...] = ()) -> Ima
         InputError: No such file, or images and labels that do not fit together.
         FileFormatError: Not an .npz of plain arrays, or without one of the four.
     """
-    arrays = read_arrays(path)
+    return make_split(read_arrays(path), name, classes, source=str(path))
+
+
+def make_split(
+    arrays: dict[str, npt.NDArray[Any]], name: str, classes: tuple[str, ...] = (), *, source: str
+) -> ImageSplit:
+    """The four arrays of ``read_image_file`` as one value; ``source`` is where they are from, for errors."""
     absent = [field for field in _FIELDS if field not in arrays]
     if absent:
         raise FileFormatError(
-            f"{path} must hold the arrays {', '.join(_FIELDS)}; got none named {', '.join(absent)}. "
+            f"{source} must hold the arrays {', '.join(_FIELDS)}; got none named {', '.join(absent)}. "
             "Save them with numpy.savez_compressed."
         )
     note = str(arrays.get("note", ""))

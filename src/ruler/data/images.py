@@ -12,7 +12,7 @@ from ruler.data.homes.cifar import download_cifar
 from ruler.data.homes.svhn import download_svhn
 from ruler.data.huggingface import is_dataset_folder, read_image_dataset
 from ruler.data.image_data import ImageData, ImageSplit
-from ruler.data.image_files import read_image_file, write_arrays
+from ruler.data.image_files import make_split, read_image_file, write_arrays
 from ruler.data.image_folder import read_image_folder
 from ruler.data.image_sets import IMAGE_SETS
 from ruler.data.sources import cached_file, is_path, locate
@@ -79,6 +79,9 @@ def load_images(
 def fetch_images(name: str, *, progress: bool = False) -> Path:
     """Download a published set into the cache, whatever is there already.
 
+    Only images that verify are kept: CIFAR-10 must be the very images measured here; the others are marked as the
+    first images of the official files, which they are by the published checksum.
+
     Args:
         name: Key of a published set.
         progress: Show on stderr, if it is a terminal, how far the download is.
@@ -88,10 +91,14 @@ def fetch_images(name: str, *, progress: bool = False) -> Path:
 
     Raises:
         DownloadError: Its home cannot be reached or hands out something else.
+        DataMismatchError: The images differ from those measured here, and should not.
     """
     entry = IMAGE_SETS[name]
+    arrays = {**_HOMES[entry.key](entry, progress=progress), "note": np.array(entry.home_note)}
+    found = make_split(arrays, entry.key, entry.classes, source=entry.origin)
+    verify_content(entry, found.content_hash, found.train.note, entry.origin)
     path = cached_file(entry)
-    write_arrays(path, {**_HOMES[entry.key](entry, progress=progress), "note": np.array(entry.home_note)})
+    write_arrays(path, arrays)
     return path
 
 
@@ -123,7 +130,8 @@ def _as_split(parts: dict[str, ImageData], test_fraction: float, seed: int) -> I
             )
         return ImageSplit(train=train, test=test)
     if len(parts) != 1:
-        raise InputError(f"parts must be train and test, or one alone; got {', '.join(parts)}. Rename or merge them.")
+        found = ", ".join(parts) or "none"
+        raise InputError(f"parts must be train and test, or one alone; got {found}. Rename or merge them.")
     (whole,) = parts.values()
     train_rows, test_rows = draw_split(whole.target, whole.classes, test_fraction=test_fraction, seed=seed)
     return ImageSplit(train=_take(whole, train_rows), test=_take(whole, test_rows))

@@ -83,6 +83,8 @@ def read_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
     if not path.is_file():
         raise InputError(f"path must be an existing file; got {str(path)!r}. Check the spelling and the folder.")
     try:
+        with zipfile.ZipFile(path):
+            pass  # np.load would also take a single .npy for one
         with np.load(path, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
     except (OSError, EOFError, ValueError, AttributeError, zipfile.BadZipFile, zlib.error) as error:

@@ -15,6 +15,7 @@ from ruler.core.optional import load_optional
 from ruler.core.registry import Registry
 from ruler.core.types import FloatArray, IndexArray
 from ruler.data.encoding import encode_classes, encode_features
+from ruler.data.homes.covertype import download_covertype
 from ruler.data.large_sets import LARGE_SETS
 from ruler.data.openml import download_table
 from ruler.data.sets import TABULAR_SETS, TabularSet
@@ -113,7 +114,7 @@ def fetch_tabular(name: str, *, progress: bool = False) -> Path:
     Only a table that verifies is kept.
 
     Args:
-        name: Key of a published set that lives at OpenML.
+        name: Key of a published set that does not come with scikit-learn.
         progress: Show on stderr, if it is a terminal, that a download is under way.
 
     Returns:
@@ -121,13 +122,14 @@ def fetch_tabular(name: str, *, progress: bool = False) -> Path:
 
     Raises:
         InputError: The set comes with scikit-learn; there is nothing to download.
-        DownloadError: OpenML cannot be reached.
-        DataMismatchError: OpenML hands out another version.
+        DownloadError: Its home cannot be reached.
+        DataMismatchError: Its home hands out another version.
     """
     entry = _TABLES[name]
-    if entry.openml_id is None:
-        raise InputError(f"name must be a set that lives at OpenML; got {name!r}. It comes with scikit-learn.")
-    table = download_table(entry, progress=progress)
+    if entry.file is None:
+        raise InputError(f"name must be a set that can be downloaded; got {name!r}. It comes with scikit-learn.")
+    download = download_covertype if entry.openml_id is None else download_table
+    table = download(entry, progress=progress)
     path = cached_file(entry)
     candidate = path.with_name(f".{uuid.uuid4().hex}-{path.name}")
     try:
@@ -210,8 +212,9 @@ def _verify(data: TabularData, entry: TabularSet, source: str, *, is_download: b
     if faults and is_download and data.features.shape == (entry.home_rows, entry.n_features):
         return replace(data, note=entry.home_note)
     if faults:
+        rule = "the rows measured here" if entry.note else "the paper's version"
         raise DataMismatchError(
-            f"{entry.title} must be the paper's version; got another from {source} ({'; '.join(faults)}). "
+            f"{entry.title} must be {rule}; got another from {source} ({'; '.join(faults)}). "
             f"Put the right file at tabular/{entry.key}.csv.gz in the folder that RULER_DATA names, or remove "
             f"the wrong one and run: ruler data fetch {entry.key}"
         )

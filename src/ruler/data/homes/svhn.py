@@ -40,11 +40,11 @@ def read_digits(path: Path, n_images: int) -> tuple[npt.NDArray[np.uint8], npt.N
     Raises:
         FileFormatError: No such arrays, or fewer images.
     """
-    matlab = load_optional("scipy.io", "reading SVHN")
+    matlab = load_optional("scipy.io.matlab", "reading SVHN")
     try:
         content = matlab.loadmat(path, variable_names=["X", "y"])
         images, labels = content["X"], content["y"].ravel()
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, NotImplementedError, matlab.MatReadError) as error:
         raise FileFormatError(f"{path.name} must be a MATLAB file with X and y; got another ({error!r}).") from error
     if images.dtype != np.uint8 or images.shape[:3] != (32, 32, 3) or not n_images <= len(labels) == images.shape[-1]:
         raise FileFormatError(f"X must be 32 x 32 x 3 x at least {n_images}; got {images.shape} and {len(labels)} y.")

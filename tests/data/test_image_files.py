@@ -1,0 +1,49 @@
+import numpy as np
+import pytest
+
+from ruler.core.errors import FileFormatError, InputError
+from ruler.data.image_files import read_image_file, write_arrays
+from ruler.data.sources import read_arrays
+
+
+def _arrays(**changes):
+    images = np.zeros((3, 2, 2, 3), np.uint8)
+    labels = np.array([0, 2, 1], dtype=np.uint8)
+    return {"train_images": images, "train_labels": labels, "test_images": images, "test_labels": labels} | changes
+
+
+def test_names_of_classes_come_from_the_file_or_are_numbers(tmp_path):
+    path = tmp_path / "deep" / "x.npz"
+    write_arrays(path, _arrays())
+    parts = read_image_file(path, "x")
+    assert (parts.train.classes, parts.train.target.dtype) == (("0", "1", "2"), np.int64)
+    assert parts.test.ids.tolist() == ["test/0", "test/1", "test/2"]
+    write_arrays(path, _arrays(label_names=np.array(["a", "b", "c"]), note=np.array("mine")))
+    parts = read_image_file(path, "x")
+    assert (parts.train.classes, parts.train.note) == (("a", "b", "c"), "mine")
+
+
+def test_array_that_is_absent_or_no_class(tmp_path):
+    path = tmp_path / "x.npz"
+    write_arrays(path, {"train_images": np.zeros(1), "test_images": np.zeros(1)})
+    with pytest.raises(
+        FileFormatError, match=r"x\.npz must hold the arrays .* got none named train_labels, test_labels"
+    ):
+        read_image_file(path, "x")
+    write_arrays(path, _arrays(train_labels=np.array([0.0, 1.0, 2.0])))
+    with pytest.raises(InputError, match="target of x must be classes from 0 to 2; got float64"):
+        read_image_file(path, "x")
+
+
+def test_pickles_and_broken_files_are_refused(tmp_path):
+    np.savez(tmp_path / "pickled.npz", train_images=np.array([{"a": 1}], dtype=object))
+    (tmp_path / "broken.npz").write_bytes(b"PK\x03\x04nonsense")
+    np.save(tmp_path / "single.npy", np.zeros(2))
+    (tmp_path / "single.npy").rename(tmp_path / "single.npz")
+    for name in ("pickled", "broken", "single"):
+        with pytest.raises(
+            FileFormatError, match=rf"{name}\.npz must be an \.npz of plain arrays; got one that cannot"
+        ):
+            read_arrays(tmp_path / f"{name}.npz")
+    with pytest.raises(InputError, match=r"path must be an existing file; got .*none\.npz"):
+        read_arrays(tmp_path / "none.npz")

@@ -10,9 +10,10 @@ from torch import nn
 from ruler.core.errors import InputError
 from ruler.core.progress import track
 from ruler.training.batches import Batch, Batches, cycle
+from ruler.training.cuda_graph import CapturedStep, can_capture, capture_graph
 from ruler.training.objectives import compute_logits, cross_entropy
 from ruler.training.settings import AUGMENTATIONS, TrainingSettings, make_optimizer
-from ruler.training.steps import Clock, Guard, Objective, Step, Steps, run_checked
+from ruler.training.steps import Clock, Guard, Objective, Step, Steps, run_checked, run_deferred
 
 __all__ = ["LOOP_VERSION", "Objective", "TrainingSettings", "compute_logits", "cross_entropy", "optimize"]
 
@@ -36,6 +37,10 @@ def optimize(
     source, which starts over, freshly shuffled, whenever it ends. With ``batch_size`` None every source is
     one batch. Dropout draws from the global torch stream, as the caller seeded it; the order of mini batches
     has its own generators.
+
+    On CUDA, mini batches of tensors are trained on without waiting: a step is captured into a graph and replayed
+    where that is possible, losses are looked at once an epoch, and the last good state is that of an epoch's start.
+    There the objective must depend on nothing but the model and its batches.
 
     Args:
         model: Parameters with ``requires_grad`` are trained; train and eval flags are put back afterwards.
@@ -67,8 +72,10 @@ def optimize(
     if not parameters:
         raise InputError("model must have parameters with requires_grad; got none. Unfreeze some layers.")
     streams = _open_streams(sources, model, settings, seed)
-    optimizer = make_optimizer(parameters, settings)
-    run_epoch = partial(run_checked, Step(model, objective, optimizer, settings.precision))
+    is_captured = settings.batch_size is not None and can_capture(parameters, streams)
+    optimizer = make_optimizer(parameters, settings, is_capturable=is_captured)
+    step = Step(model, objective, optimizer, settings.precision)
+    run_epoch = partial(run_deferred, CapturedStep(step, capture_graph)) if is_captured else partial(run_checked, step)
     clock, guard = Clock(optimizer, settings, streams[0]), Guard(model, settings.loss_bound)
     was_training = [(module, module.training) for module in model.modules()]
     history: list[float] = []

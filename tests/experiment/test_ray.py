@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import socket
 from types import SimpleNamespace
 from typing import Any
 
@@ -121,16 +122,24 @@ def test_a_cluster_is_found_or_started_and_left_again(monkeypatch: pytest.Monkey
     started, *rest = connect_to(Ray(), monkeypatch)
     assert (started["address"], started["num_cpus"], started["include_dashboard"]) == ("local", 3, False)
     assert rest == ["work", "shutdown"]
-    found, *_ = connect_to(Ray(), monkeypatch, "head:6379")
-    assert found["address"] == "head:6379"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        found, *rest = connect_to(Ray(), monkeypatch, address)
+    assert found["address"] == address
     assert "num_cpus" not in found
+    assert rest == ["work", "shutdown"]
     assert connect_to(Ray(is_initialized=True), monkeypatch) == ["work"]  # the caller's connection stays
 
 
 def test_an_address_without_a_cluster_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(InputError, match="RAY_ADDRESS must name a running Ray cluster; got 'head:1'"):
-        connect_to(Ray(error=ConnectionError("no answer")), monkeypatch, "head:1")
-    with pytest.raises(InputError, match="RAY_ADDRESS must be HOST:PORT of a cluster that this machine is part of"):
-        connect_to(Ray(), monkeypatch, "ray://head:10001")
-    with pytest.raises(RuntimeError, match="no space"):
-        connect_to(Ray(error=RuntimeError("no space")), monkeypatch)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(InputError, match=r"must name a running Ray cluster; got '127.*no answer"):
+            connect_to(Ray(error=ConnectionError("no answer")), monkeypatch, address)
+    with pytest.raises(InputError, match=r"must name a running Ray cluster; got '127.*Start one with `ray start"):
+        connect_to(Ray(), monkeypatch, address)
+    for address in ("ray://head:10001", "head", "head:port"):
+        with pytest.raises(InputError, match="RAY_ADDRESS must be HOST:PORT of a cluster that this machine is part of"):
+            connect_to(Ray(), monkeypatch, address)
+    with pytest.raises(InputError, match="must name a running Ray cluster; got 'auto'"):
+        connect_to(Ray(error=ConnectionError("none here")), monkeypatch, "auto")

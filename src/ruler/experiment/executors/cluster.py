@@ -2,6 +2,7 @@
 
 import logging
 import os
+import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +13,9 @@ from ruler.core.errors import InputError
 from ruler.core.optional import load_optional
 from ruler.experiment.executors.worker import choose_device
 from ruler.experiment.grid import Job
+
+_QUIET = {"log_to_driver": False, "logging_level": logging.ERROR}
+_PATIENCE_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -57,22 +61,39 @@ def connect(n_cpus: int) -> Iterator[Any]:
         yield ray
         return
     address = os.environ.get("RAY_ADDRESS", "")
-    if address.startswith("ray://"):
-        raise InputError(
-            f"RAY_ADDRESS must be HOST:PORT of a cluster that this machine is part of; got {address!r}. "
-            "Run the command on one of its nodes, or hand it to `ray job submit`."
-        )
-    place = {"address": address} if address else {"address": "local", "num_cpus": n_cpus, "include_dashboard": False}
-    try:
-        ray.init(**place, log_to_driver=False, logging_level=logging.ERROR)
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        if not address:
-            raise
-        raise InputError(f"RAY_ADDRESS must name a running Ray cluster; got {address!r} ({error}).") from error
+    if address in ("", "local"):
+        ray.init(address="local", num_cpus=n_cpus, include_dashboard=False, **_QUIET)
+    else:
+        _join(ray, address)
     try:
         yield ray
     finally:
         ray.shutdown()
+
+
+def _join(ray: Any, address: str) -> None:
+    if address != "auto":
+        _knock(address)  # Ray itself would try a wrong address for minutes
+    try:
+        ray.init(address=address, **_QUIET)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise InputError(f"RAY_ADDRESS must name a running Ray cluster; got {address!r} ({error}).") from error
+
+
+def _knock(address: str) -> None:
+    host, _, port = address.rpartition(":")
+    if not host or "/" in host or not port.isdigit():
+        raise InputError(
+            f"RAY_ADDRESS must be HOST:PORT of a cluster that this machine is part of; got {address!r}. "
+            "Run the command on one of its nodes, or hand it to `ray job submit`."
+        )
+    try:
+        socket.create_connection((host, int(port)), timeout=_PATIENCE_S).close()
+    except (OSError, OverflowError) as error:
+        raise InputError(
+            f"RAY_ADDRESS must name a running Ray cluster; got {address!r} ({error}). "
+            "Start one with `ray start --head`, or unset RAY_ADDRESS."
+        ) from error
 
 
 def count_needs(job: Job, device: str, settings: ClusterSettings) -> dict[str, float]:

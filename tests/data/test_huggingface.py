@@ -146,6 +146,7 @@ def test_broken_files(tmp_path):
     for content, message in (
         ("{", "must be readable JSON; got an error"),
         ("[1]", "must hold a JSON object; got list"),
+        ('{"_indices_data_files": [{"filename": "i.arrow"}]}', "must hold the rows that it means; got all rows and"),
         ("{}", r"must list its Arrow files in state\.json; got none"),
         ('{"_data_files": [{"filename": "x.parquet"}]}', r"x\.parquet must be an Arrow file; got one that cannot"),
         ('{"_data_files": [{"filename": "none.arrow"}]}', r"none\.arrow must be an Arrow file; got one that cannot"),

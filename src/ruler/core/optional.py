@@ -6,6 +6,7 @@ from types import ModuleType
 from ruler.core.errors import MissingPackageError
 
 _EXTRA_OF = {
+    "PIL": "data",
     "faiss": "bench",
     "huggingface_hub": "huggingface",
     "jinja2": "report",

@@ -13,7 +13,8 @@ from ruler.data.sets import TABULAR_SETS, TabularSet
 from ruler.data.sources import Location, locate
 from ruler.data.split import TabularSplit, sample_rows, split
 from ruler.data.tabular import TabularData, fetch_tabular, load_tabular
-from ruler.data.text import TEXT_SETS, TextData, TextSet, fetch_texts, load_texts
+from ruler.data.text import TextData, fetch_texts, load_texts
+from ruler.data.text_sets import TEXT_SETS, TextSet
 
 __all__ = [
     "FACE_SETS",

@@ -122,7 +122,13 @@ def read_text_column(folder: Path, column: str | None) -> Any:
 
 def _read_arrow(folder: Path) -> Any:
     pyarrow = load_optional("pyarrow", "reading a dataset")
-    files = _read_json(folder / "state.json").get("_data_files") or []
+    state = _read_json(folder / "state.json")
+    if state.get("_indices_data_files"):
+        raise FileFormatError(
+            f"{folder} must hold the rows that it means; got all rows and a list of chosen ones. Save it again after "
+            "flatten_indices()."
+        )
+    files = state.get("_data_files") or []
     tables = [_open_stream(folder / _plain(file.get("filename"), folder)) for file in files]
     if not tables:
         raise FileFormatError(f"{folder} must list its Arrow files in state.json; got none. Save the dataset again.")

@@ -12,7 +12,8 @@ from ruler.data.large_sets import LARGE_SETS
 from ruler.data.sets import TABULAR_SETS
 from ruler.data.sources import locate
 from ruler.data.tabular import fetch_tabular, load_tabular
-from ruler.data.text import TEXT_SETS, fetch_texts, load_texts
+from ruler.data.text import fetch_texts, load_texts
+from ruler.data.text_sets import TEXT_SETS
 
 
 class AnySet(Protocol):

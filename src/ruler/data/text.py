@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NoReturn
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -17,70 +17,8 @@ from ruler.core.types import IndexArray
 from ruler.data.huggingface import read_text_column
 from ruler.data.sentences import split_sentences
 from ruler.data.sources import TABLE_SUFFIXES, is_path, locate, read_table
+from ruler.data.text_sets import TEXT_SETS
 from ruler.data.verification import verify_content
-
-
-@dataclass(frozen=True)
-class TextSet:
-    """One published table of texts.
-
-    Args:
-        key: Name in code and of the file ``text/<key>.csv.gz``.
-        title: Name in the paper.
-        home: Where it is published, in words.
-        n_rows, n_texts, n_distinct: Rows listed, those with a text, and different texts among them.
-        column, title_column: Where the texts and their titles stand.
-        content_hash: SHA-256 of the texts in their order, see ``hash_texts``.
-        note: What a reader of its numbers must know.
-        home_note: Empty: there is no other version of it.
-    """
-
-    kind: ClassVar[str] = "text"
-    key: str
-    title: str
-    home: str
-    n_rows: int
-    n_texts: int
-    n_distinct: int
-    column: str
-    title_column: str
-    content_hash: str
-    note: str = ""
-    home_note: str = ""
-
-    @property
-    def origin(self) -> str:
-        """Where the set is published, in words."""
-        return self.home
-
-    @property
-    def file(self) -> str:
-        """Where its file lies in a data folder."""
-        return f"text/{self.key}.csv.gz"
-
-    @property
-    def size(self) -> str:
-        """Texts, in words."""
-        return f"{self.n_texts:,} texts, {self.n_distinct:,} distinct"
-
-
-TEXT_SETS: Registry[TextSet] = Registry(
-    "text set",
-    {
-        "mtsamples": TextSet(
-            key="mtsamples",
-            title="MTSamples",
-            home="mtsamples.com (Kaggle: tboyle10/medicaltranscriptions)",
-            n_rows=4999,
-            n_texts=4966,
-            n_distinct=2357,
-            column="transcription",
-            title_column="sample_name",
-            content_hash="2e2bfbf45b0c96c764f63b81fa2e4f14238eb5dea7a7f590d228bb4db23257be",
-            note="4,966 transcriptions are listed, of which 2,357 are distinct",
-        )
-    },
-)
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,6 +3,7 @@
 import mmap
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,10 @@ class StackedRows:
     def nbytes(self) -> int:
         """Size of all rows, were they in memory."""
         return self.shape[0] * self.shape[1] * self.dtype.itemsize
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Memory maps travel to other processes by the name of their file, not by their content."""
+        return _reopen, ([_refer(part) for part in self.parts],)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
         return self[:] if dtype is None else self[:].astype(dtype, copy=False)
@@ -110,6 +115,31 @@ class StackedRows:
             mapped = getattr(part, "_mmap", None)
             if isinstance(mapped, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
                 mapped.madvise(mmap.MADV_DONTNEED)
+
+
+@dataclass(frozen=True)
+class _MappedFile:
+    """Where a memory-mapped matrix lies."""
+
+    path: str
+    dtype: str
+    shape: tuple[int, ...]
+    offset: int
+
+
+def _refer(part: Any) -> Any:
+    if isinstance(part, np.memmap) and part.filename is not None and part.base is part._mmap:  # type: ignore[attr-defined]
+        return _MappedFile(str(part.filename), part.dtype.str, part.shape, part.offset)
+    return part
+
+
+def _reopen(references: list[Any]) -> StackedRows:
+    return StackedRows(
+        [
+            np.memmap(one.path, one.dtype, "r", one.offset, one.shape) if isinstance(one, _MappedFile) else one
+            for one in references
+        ]
+    )
 
 
 def _check_parts(parts: Sequence[Any], names: Sequence[str]) -> None:

@@ -143,9 +143,19 @@ class TileStore:
 
 
 def scan(
-    task: Task, engine: Engine, shortlist: Shortlist, run: Run, *, on_done: Callable[[int], None]
+    task: Task,
+    engine: Engine,
+    shortlist: Shortlist,
+    run: Run,
+    *,
+    on_done: Callable[[int], None],
+    mirror: Shortlist | None = None,
 ) -> Iterator[None]:
-    """Multiply all tile pairs into the shortlist; yields when the shortlist is full, so that it can be emptied."""
+    """Multiply all tile pairs into the shortlist; yields when a shortlist is full, so that it can be emptied.
+
+    Each product also serves the base rows as queries: in a self search in the same shortlist, else in ``mirror``.
+    """
+    mirror = shortlist if task.is_self else mirror
     queries = TileStore(task.queries, engine)
     base = queries if task.is_self else TileStore(task.base, engine)
     stop = threading.Event()
@@ -154,13 +164,12 @@ def scan(
         for i, j in pairs:
             if stop.is_set():
                 break
-            mirror = task.is_self and i != j
-            ours, theirs = engine.multiply(
-                queries.get(i), base.get(j), is_diagonal=task.is_self and i == j, both_sides=mirror
-            )
+            is_diagonal = task.is_self and i == j
+            both_sides = mirror is not None and not is_diagonal
+            ours, theirs = engine.multiply(queries.get(i), base.get(j), is_diagonal=is_diagonal, both_sides=both_sides)
             shortlist.add(i * TILE_ROWS, j * TILE_ROWS // SUB_BLOCK, ours)
-            if theirs is not None:
-                shortlist.add(j * TILE_ROWS, i * TILE_ROWS // SUB_BLOCK, theirs)
+            if mirror is not None and theirs is not None:
+                mirror.add(j * TILE_ROWS, i * TILE_ROWS // SUB_BLOCK, theirs)
         return len(pairs)
 
     try:
@@ -168,7 +177,7 @@ def scan(
         for wave in _waves(panels, _WAVE_PANELS):
             for n_pairs in run(multiply, wave):
                 on_done(n_pairs)
-            if shortlist.is_full:
+            if shortlist.is_full or (mirror is not None and mirror.is_full):
                 yield
     finally:
         stop.set()  # after an interrupt, running calls end at their next pair

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy.typing as npt
+
 from ruler.core.checks import Shape, as_matrix, check_same_width, is_on_cuda, measure_norms
 from ruler.core.errors import InputError
 from ruler.core.progress import show_progress
@@ -88,6 +90,34 @@ def search(
     return expand(best, collapsed_queries, collapsed_base, k=k, exclude_self=exclude_self)
 
 
+def search_both(
+    queries: npt.NDArray[Any], base: npt.NDArray[Any], *, k: int, device: str | None = None
+) -> tuple[Neighbors, Neighbors]:
+    """The k best base rows of each query and the k best queries of each base row, from the same products.
+
+    Where there are fewer than k rows, as many as there are. On an accelerator these are two searches.
+    """
+    k_base, k_queries = min(k, len(base)), min(k, len(queries))
+    if _wants_cuda(queries, base, device):
+        return (
+            find_neighbors(queries, base, k=k_base, device=device),
+            find_neighbors(base, queries, k=k_queries, device=device),
+        )
+    torch = load_torch_if_worthwhile(len(queries) * base.size)
+    with thread_pool(torch) as pool:
+        first = collapse(_unit_rows(queries, "queries"), pool.map)
+        second = collapse(_unit_rows(base, "base"), pool.map)
+        ours = Task(first.rows, second.rows, min(k_base, len(second.rows)), False)
+        theirs = Task(second.rows, first.rows, min(k_queries, len(first.rows)), False)
+        found, mirrored = BestRows(len(first.rows), ours.k), BestRows(len(second.rows), theirs.k)
+        engine = pool.submit(choose_engine, ours, torch).result()
+        run_passes(ours, engine, found, map if engine.has_own_threads else pool.map, mirror=(theirs, mirrored))
+    return (
+        expand(found, first, second, k=k_base, exclude_self=False),
+        expand(mirrored, second, first, k=k_queries, exclude_self=False),
+    )
+
+
 def check_request(queries: Shape, base: Shape, names: tuple[str, str], k: int, exclude_self: bool) -> None:
     """The shapes fit each other and hold k neighbours a query."""
     check_same_width(queries, base, names)
@@ -145,21 +175,30 @@ def _search_distinct(queries: Collapsed, base: Collapsed, k: int, torch: Any, po
     return best
 
 
-def run_passes(task: Task, engine: Engine, best: BestRows, run: Run) -> PassTimes:
-    """Scan all tile pairs and recheck what they leave, into ``best``; says where the time went."""
-    shortlist = Shortlist(len(task.queries), task.k)
+def run_passes(
+    task: Task, engine: Engine, best: BestRows, run: Run, *, mirror: tuple[Task, BestRows] | None = None
+) -> PassTimes:
+    """Scan all tile pairs and recheck what they leave, into ``best``; says where the time went.
+
+    ``mirror`` is the search the other way round, if it is wanted too.
+    """
+    sought = [(task, best, Shortlist(len(task.queries), task.k))]
+    if mirror is not None:
+        sought.append((*mirror, Shortlist(len(mirror[0].queries), mirror[0].k)))
     started_s = time.perf_counter()
     recheck_s = 0.0
 
     def look_again() -> None:
         nonlocal recheck_s
         began_s = time.perf_counter()
-        recheck(task, shortlist.take(), best, engine, run)
+        for one, found, shortlist in sought:
+            recheck(one, shortlist.take(), found, engine, run)
+            shortlist.raise_to(found.similarity)
         recheck_s += time.perf_counter() - began_s
 
     with show_progress("searching neighbours", count_pairs(task)) as advance:
-        for _ in scan(task, engine, shortlist, run, on_done=advance):
+        shortlists = [shortlist for _, _, shortlist in sought]
+        for _ in scan(task, engine, shortlists[0], run, on_done=advance, mirror=shortlists[1] if mirror else None):
             look_again()
-            shortlist.raise_to(best.similarity)
     look_again()
     return PassTimes(time.perf_counter() - started_s - recheck_s, recheck_s)

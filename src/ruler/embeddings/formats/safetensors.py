@@ -53,6 +53,11 @@ class WidenedRows:
         self.shape = halves.shape
         self._mmap = getattr(halves, "_mmap", None)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travels to other processes by the name of its file."""
+        mapped: Any = self._halves
+        return _reopen_widened, (str(mapped.filename), mapped.offset, mapped.shape)
+
     def __len__(self) -> int:
         return len(self._halves)
 
@@ -82,6 +87,10 @@ def save(embeddings: Embeddings, path: Path) -> None:
             for start, stop in iterate_blocks(len(array), block_rows_for(max(width, 1))):
                 block = array[start:stop]
                 stream.write(np.ascontiguousarray(block, dtype=block.dtype.newbyteorder("<")).tobytes())
+
+
+def _reopen_widened(path: str, offset: int, shape: tuple[int, ...]) -> WidenedRows:
+    return WidenedRows(np.memmap(path, "<u2", "r", offset, shape))
 
 
 def _read_header(path: Path) -> tuple[dict[str, Any], int]:

@@ -1,0 +1,76 @@
+import numpy as np
+import pytest
+
+from ruler.core.errors import InputError
+from ruler.core.stacked import StackedRows
+from ruler.neighbors import plan as plan_module
+from ruler.neighbors.plan import plan_search
+from ruler.neighbors.search import PassTimes
+
+ROWS = np.random.default_rng(0).normal(size=(20_000, 16)).astype(np.float32)
+
+
+@pytest.fixture
+def fixed_clock(monkeypatch):
+    """A machine whose pilot takes what we say; keeps the pilot's task."""
+    seen = []
+
+    def time_passes(task, engine, pool):
+        seen.append(task)
+        return PassTimes(scan_s=2.0, recheck_s=0.5)
+
+    monkeypatch.setattr(plan_module, "_time_passes", time_passes)
+    monkeypatch.setattr(plan_module, "_time_reading", lambda matrix: 1e-6)
+    monkeypatch.setattr(plan_module, "_PILOT_TILES", 8)
+    return seen
+
+
+def test_the_scan_goes_by_pairs_and_the_recheck_by_queries(fixed_clock):
+    plan = plan_search(ROWS[:4000], ROWS)
+    n_queries, n_base = len(fixed_clock[0].queries), len(fixed_clock[0].base)
+    assert (n_queries, n_base) == (2 * 1024 - 96, 8 * 1024 - (20 * 1024 - 20_000))
+    assert plan.elapsed_s == pytest.approx(
+        2.0 * (4000 / n_queries) * (20_000 / n_base) + 0.5 * 4000 / n_queries + 24_000 * 1e-6
+    )
+    assert plan.flops == 2 * 4000 * 20_000 * 16
+
+
+def test_a_self_search_is_half_the_flops(fixed_clock):
+    plan = plan_search(ROWS, ROWS, exclude_self=True)
+    n_base = len(fixed_clock[0].base)
+    share = 20_000 * (20_000 + 1024) / (n_base * (n_base + 1024))
+    assert plan.elapsed_s == pytest.approx(2.0 * share + 0.5 * 20_000 / n_base + 20_000 * 1e-6)
+    assert plan.flops == 20_000 * 20_000 * 16
+    assert plan.is_self
+
+
+def test_bytes_are_counted_by_how_often_the_base_passes(fixed_clock):
+    one_round = plan_search(ROWS[:4000], ROWS)
+    assert one_round.bytes_read == 3 * ROWS.nbytes + 3 * ROWS[:4000].nbytes
+    assert plan_search(ROWS, ROWS).bytes_read == 3 * ROWS.nbytes
+
+
+def test_shards_are_read_in_part_only(fixed_clock, monkeypatch):
+    stacked = StackedRows(np.array_split(ROWS, 5))
+    read = []
+    monkeypatch.setattr(StackedRows, "_count", lambda self, n_bytes: read.append(n_bytes))
+    plan_search(ROWS[:10], stacked)
+    assert sum(read) <= 8 * 1024 * 16 * 4
+
+
+def test_the_plan_says_what_where_and_how_long():
+    plan = plan_search(ROWS, ROWS, exclude_self=True)
+    assert str(plan).startswith("20,000 rows in themselves of width 16: 0.0064 TFLOP, 0.00384 GB read, ")
+    assert f"({plan.engine}, {plan.n_threads} threads)" in str(plan)
+    assert str(plan_search(ROWS[:10], ROWS)).startswith("10 in 20,000 rows of width 16")
+    assert plan.elapsed_s > 0
+    assert plan.memory_bytes > 80 * 20_000
+
+
+def test_a_plan_refuses_what_the_search_would():
+    with pytest.raises(InputError, match="queries and base must have the same number of columns"):
+        plan_search(ROWS[:, :3], ROWS)
+    broken = ROWS[:2000].copy()
+    broken[7, 0] = np.nan
+    with pytest.raises(InputError, match="must be finite; got NaN or inf in 1 rows"):
+        plan_search(ROWS[:10], broken)

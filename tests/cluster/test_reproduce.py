@@ -35,7 +35,7 @@ from ruler.experiment.run import RunSettings, run_studies
 from ruler.experiment.study_file import read_studies
 run_studies(read_studies(Path(sys.argv[1])), RunSettings(out=Path(sys.argv[2]), cluster=ClusterSettings()))
 """
-PATIENCE_S = 120
+PATIENCE_S = 240  # hangs are found, and other work on the machine is not
 
 
 class Machines:

@@ -4,22 +4,25 @@ The arithmetic of the final similarities is that of the CPU engines, so the answ
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ruler.core.arithmetic import norm_rows, unit_rows
 from ruler.core.checks import as_matrix, is_on_cuda, measure_norms
 from ruler.core.errors import InputError
 from ruler.core.optional import load_optional
 from ruler.core.types import FloatArray, IndexArray, Neighbors
-from ruler.neighbors.device_scan import DeviceScan, rows_for
+from ruler.neighbors.device_groups import group_on_device
+from ruler.neighbors.device_pairs import rows_for
+from ruler.neighbors.device_scan import DeviceScan
 from ruler.neighbors.engines import SUB_BLOCK, full_precision
+from ruler.neighbors.fused_pass import FusedScan, choose_parts
 from ruler.neighbors.recheck import BestRows
 from ruler.neighbors.rows import hash_multipliers
 from ruler.neighbors.search import check_request
-from ruler.neighbors.twins import Collapsed, collapse, expand
+from ruler.neighbors.twins import Collapsed, expand
 
 _PILOT_QUERIES = 1024
 _PILOT_ROWS = 1 << 17
@@ -41,8 +44,8 @@ def search_on_accelerator(
     base_rows = _load(torch, base, names[1], device)
     query_rows = base_rows if is_same else _load(torch, queries, names[0], device)
     check_request(tuple(query_rows.matrix.shape), tuple(base_rows.matrix.shape), names, k, exclude_self)
-    collapsed_base = collapse(base_rows)
-    collapsed_queries = collapsed_base if is_same else collapse(query_rows)
+    collapsed_base = _collapse(base_rows)
+    collapsed_queries = collapsed_base if is_same else _collapse(query_rows)
     with full_precision(torch):
         best = _search_distinct(torch, collapsed_queries, collapsed_base, k + (exclude_self and not is_same))
     return expand(best, collapsed_queries, collapsed_base, k=k, exclude_self=exclude_self)
@@ -74,23 +77,29 @@ class DeviceRows:
 
     def take(self, index: Any) -> Any:
         """Unit rows by number, on the device."""
-        index = self.torch.as_tensor(index, device=self.matrix.device)
-        if self.subset is not None:
-            index = self.torch.as_tensor(self.subset, device=self.matrix.device)[index]
+        index = self.numbers(self.torch.as_tensor(index, device=self.matrix.device))
         return unit_rows(self.matrix[index].double(), self.device_norms[index])
 
-    def hash(self, start: int, stop: int) -> npt.NDArray[np.int64]:
-        """A number for each row that is equal for identical rows."""
+    def numbers(self, index: Any) -> Any:
+        """Rows of the matrix behind rows of this set."""
+        return index if self._device_subset is None else self._device_subset[index]
+
+    @cached_property
+    def _device_subset(self) -> Any:
+        return None if self.subset is None else self.torch.as_tensor(self.subset, device=self.matrix.device)
+
+    def hash(self, start: int, stop: int) -> Any:
+        """A number for each row that is equal for identical rows, on the device."""
         bits = (self.block(start, stop) + 0.0).view(self.torch.int64)
         factors = self.torch.from_numpy(hash_multipliers(self.width).view(np.int64)).to(bits.device)
         bits = (bits ^ (bits >> 29)) * factors
-        hashes: npt.NDArray[np.int64] = (bits ^ (bits >> 32)).sum(1).cpu().numpy()
-        return hashes
+        return (bits ^ (bits >> 32)).sum(1)
 
-    def differ(self, a: IndexArray, b: IndexArray) -> npt.NDArray[np.bool_]:
-        """Whether rows a[i] and b[i] differ anywhere."""
-        is_different: npt.NDArray[np.bool_] = (self.take(a) != self.take(b)).any(1).cpu().numpy()
-        return is_different
+
+def _collapse(rows: DeviceRows) -> Collapsed:
+    groups = group_on_device(rows)
+    distinct = rows if groups is None else replace(rows, subset=groups.first)
+    return Collapsed(len(rows), distinct, groups, np.asarray(rows.norms == 0))
 
 
 def _load(torch: Any, value: Any, name: str, device: str) -> DeviceRows:
@@ -116,8 +125,12 @@ def _search_distinct(torch: Any, queries: Collapsed, base: Collapsed, k: int) ->
     best = BestRows(len(queries.rows), k)
     if k == 0:
         return best
-    dtype = _choose_dtype(torch, queries.rows, base.rows, k)
-    pairs = DeviceScan(torch, queries.rows, base.rows, k, is_self, dtype).run()
+    n_parts = choose_parts(torch, queries.rows, base.rows, k)
+    if n_parts:
+        pairs = FusedScan(torch, queries.rows, base.rows, k, is_self, n_parts).run()
+    else:
+        dtype = _choose_dtype(torch, queries.rows, base.rows, k)
+        pairs = DeviceScan(torch, queries.rows, base.rows, k, is_self, dtype).run()
     best.similarity[:] = pairs.values.view(-1, k).cpu().numpy()
     best.index[:] = pairs.columns.view(-1, k).cpu().numpy()
     return best

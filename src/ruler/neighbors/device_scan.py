@@ -3,8 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from ruler.core.arithmetic import iterate_blocks, similarity_of_unit_rows
+from ruler.core.arithmetic import iterate_blocks
 from ruler.core.progress import show_progress
+from ruler.neighbors.device_pairs import BestPairs, Pairs, rows_for
 from ruler.neighbors.engines import SUB_BLOCK
 
 LARGEST_BLOCK = 1 << 15
@@ -13,20 +14,6 @@ _MOST_HELD = 1 << 25
 _TENSOR_CORE_LOSS = 8.0  # tensor cores truncate where the processor rounds
 
 Span = tuple[int, int]
-
-
-def rows_for(width: int) -> int:
-    """How many rows of this width make a chunk of 512 MB in float64."""
-    return max(SUB_BLOCK, _CHUNK_BYTES // (8 * width))
-
-
-@dataclass(frozen=True)
-class Pairs:
-    """Queries and base rows with their exact similarity: k a query, ordered by query, best first."""
-
-    rows: Any
-    columns: Any
-    values: Any
 
 
 @dataclass
@@ -56,7 +43,6 @@ class DeviceScan:
     k: int
     is_self: bool
     dtype: Any
-    _pairs: Pairs | None = None
     _held: list[tuple[Any, Any, Any]] = field(default_factory=list)
     _n_held: int = 0
 
@@ -69,6 +55,7 @@ class DeviceScan:
             (len(self.queries), self.k), -self.torch.inf, dtype=self._bound_type, device=self.base.matrix.device
         )
         self._block_rows = self._choose_block_rows()
+        self._best_pairs = BestPairs(self.torch, self.queries, self.base, self.k)
 
     def _choose_block_rows(self) -> int:
         """Rows a block, so that products take at most an eighth of the free memory."""
@@ -168,10 +155,9 @@ class DeviceScan:
                     waiting = []
             if waiting:
                 self._merge(waiting)
-        pairs = self._pairs or self._no_pairs()
-        known = pairs.values.view(-1, self.k)[:, -1].to(self._bound_type) - self._coarse.error  # rounded down for sure
+        known = self._best_pairs.kth_values().to(self._bound_type) - self._coarse.error  # rounded down for sure
         self.torch.maximum(self._best[:, -1], known, out=self._best[:, -1])
-        return pairs
+        return self._best_pairs.pairs
 
     def _pairs_near_top(self, rows: Any, blocks: Any, floor: Any) -> tuple[Any, Any]:
         """Queries and base rows whose finer product does not rule them out; raises ``floor`` where it can."""
@@ -198,23 +184,4 @@ class DeviceScan:
         return self.torch.where(inside < n_rows[:, None], first[:, None] + inside, len(self.base))
 
     def _merge(self, waiting: list[tuple[Any, Any]]) -> None:
-        """Keep the k best of what is known and the new pairs, ties by smallest base row."""
-        torch = self.torch
-        rows, columns = (torch.cat(part) for part in zip(*waiting, strict=True))
-        spans = iterate_blocks(len(rows), rows_for(self.base.width) // 4)
-        values = [similarity_of_unit_rows(self.queries.take(rows[a:b]), self.base.take(columns[a:b])) for a, b in spans]
-        known = self._pairs or self._no_pairs()
-        rows, columns = torch.cat([known.rows, rows]), torch.cat([known.columns, columns])
-        similarity = torch.cat([known.values, *values])
-        order = torch.argsort(columns, stable=True)
-        for key in (-similarity, rows):  # stable, so the last key counts most
-            order = order[torch.argsort(key[order], stable=True)]
-        place = torch.arange(len(rows), device=rows.device) - torch.searchsorted(rows[order], rows[order])
-        best = order[place < self.k]
-        self._pairs = Pairs(rows[best], columns[best], similarity[best])
-
-    def _no_pairs(self) -> Pairs:
-        """k empty places a query."""
-        rows = self.torch.arange(len(self.queries), device=self._best.device).repeat_interleave(self.k)
-        nobody = self.torch.full_like(rows, self.torch.iinfo(self.torch.int64).max)
-        return Pairs(rows, nobody, self.torch.full_like(rows, -self.torch.inf, dtype=self.torch.float64))
+        self._best_pairs.merge(*(self.torch.cat(part) for part in zip(*waiting, strict=True)))

@@ -1,0 +1,252 @@
+"""A search among distinct rows on a CUDA device with Triton: tensor cores name pairs, float64 decides."""
+
+import importlib
+import importlib.util
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from ruler.core.arithmetic import iterate_blocks
+from ruler.core.progress import show_progress
+from ruler.neighbors.device_pairs import BestPairs, Pairs
+from ruler.neighbors.operands import measure_parts, store_rows
+
+MOST_NEIGHBORS = 16
+_WORTH_FUSING = 1e12  # multiply-adds; under it the kernels take longer to load than they save
+_FEWEST_ROWS = 1 << 13
+_SAMPLE_ROWS = 1024
+_RUN_ROWS = 32  # rows a run of the sample: a multiple of the number of slots
+_SEED_BYTES = 1 << 29
+_MOST_FOUND = 1 << 26
+_PAIR_BYTES = 12
+_BANDS_A_DOUBLING = 8
+_PAIRS_A_PROGRAM = 8
+
+
+@dataclass(frozen=True)
+class TileShape:
+    """How a kernel cuts its work: rows a span, rows and columns a tile, columns a slice of the width."""
+
+    span: int
+    rows: int
+    columns: int
+    slice: int
+    n_warps: int
+    n_stages: int
+
+
+NARROW = TileShape(span=4096, rows=128, columns=128, slice=0, n_warps=4, n_stages=2)
+WIDE = TileShape(span=2048, rows=128, columns=256, slice=64, n_warps=8, n_stages=3)
+NARROW_WIDTH = 128
+
+
+def load_kernels(matrix: Any) -> Any:
+    """The Triton kernels where they can run on this tensor's device, else None."""
+    if matrix.device.type != "cuda" or matrix.stride(1) != 1 or importlib.util.find_spec("triton") is None:
+        return None
+    return importlib.import_module("ruler.neighbors.fused_kernels")
+
+
+def choose_parts(torch: Any, queries: Any, base: Any, k: int) -> int:
+    """In how many parts rows are stored for the fused pass; 0 where it does not suit the device, size or data."""
+    work = float(len(queries)) * len(base) * base.width
+    if work < _WORTH_FUSING or len(base) < _FEWEST_ROWS or k > MOST_NEIGHBORS:
+        return 0
+    if load_kernels(base.matrix) is None or load_kernels(queries.matrix) is None:
+        return 0
+    return measure_parts(torch, queries, base, k)
+
+
+class FusedScan:
+    """One search: bars rise from band to band, the pairs that reach them are kept and looked at in float64.
+
+    The k-th best similarity of a query is at least the k-th largest of its slots. A slot holds the best lower bound
+    among the base rows whose number leaves the same remainder, so that no base row counts twice.
+    """
+
+    def __init__(self, torch: Any, queries: Any, base: Any, k: int, is_self: bool, n_parts: int) -> None:
+        self.torch, self.queries, self.base, self.k, self.is_self = torch, queries, base, k, is_self
+        self._kernels = importlib.import_module("ruler.neighbors.fused_kernels")
+        self._device = base.matrix.device
+        self._stored = store_rows(torch, queries, base, is_self, n_parts)
+        self._shape = NARROW if self._stored.width <= NARROW_WIDTH else WIDE
+        n_slots = 1 if k == 1 else 1 << (2 * k - 1).bit_length()
+        self._slots = torch.full((len(queries), n_slots), -torch.inf, device=self._device)
+        self._known = torch.full((len(queries),), -torch.inf, device=self._device)
+        self._best = BestPairs(torch, queries, base, k)
+
+    def run(self) -> Pairs:
+        """The k best base rows of every query."""
+        self.find_pairs()
+        return self.recheck()
+
+    def find_pairs(self) -> None:
+        """First pass: all products, of which the pairs that may be among the best are kept."""
+        self._make_room()
+        self._seed()
+        spans, bands = self._plan()
+        with show_progress("searching neighbours", len(spans)) as advance:
+            for start, stop in bands:
+                self._scan(spans, start, stop)
+                advance(stop - start)
+
+    def _make_room(self) -> None:
+        torch, capacity = self.torch, _MOST_FOUND
+        if self._device.type == "cuda":
+            free_bytes, _ = torch.cuda.mem_get_info(self._device)
+            capacity = min(capacity, max(2 * self._shape.span**2, free_bytes // (8 * _PAIR_BYTES)))
+        self._capacity = capacity
+        self._found = torch.empty(capacity, dtype=torch.int64, device=self._device)
+        self._values = torch.empty(capacity, dtype=torch.float32, device=self._device)
+        self._counter = torch.zeros(1, dtype=torch.int32, device=self._device)
+        self._n_found = 0
+
+    def _plan(self) -> tuple[Any, list[tuple[int, int]]]:
+        """Pairs of spans in the order of their distance, so that all queries see as much at any time, and bands."""
+        n_query, n_base = (-(-len(rows) // self._shape.span) for rows in (self.queries, self.base))
+        rows, distance = (part.ravel() for part in np.meshgrid(np.arange(n_query), np.arange(n_base)))
+        columns = rows + distance if self.is_self else (rows + distance) % n_base
+        is_needed = columns < n_base
+        spans = np.stack([rows, columns], 1)[is_needed].astype(np.int32)
+        begins = np.searchsorted(distance[is_needed], np.arange(n_base + 1))
+        edges = [0]
+        while edges[-1] < n_base:
+            edges.append(min(n_base, edges[-1] + max(1, edges[-1] // _BANDS_A_DOUBLING)))
+        bands = [(int(begins[a]), int(begins[b])) for a, b in pairwise(edges)]
+        return self.torch.from_numpy(spans).to(self._device), bands
+
+    def _seed(self) -> None:
+        """Lower bounds from a sample of the base: without them the first band would keep every pair."""
+        torch, n_slots = self.torch, self._slots.shape[1]
+        n_runs = len(self.base) // _RUN_ROWS
+        first = np.unique(np.linspace(0, n_runs - 1, _SAMPLE_ROWS // _RUN_ROWS).astype(np.int64)) * _RUN_ROWS
+        sample = torch.from_numpy((first[:, None] + np.arange(_RUN_ROWS)).ravel()).to(self._device)
+        near = self._stored.base[sample].float()
+        for start, stop in iterate_blocks(len(self.queries), _SEED_BYTES // (4 * (len(sample) + near.shape[1]))):
+            with _tensor_cores(torch):
+                product = self._stored.queries[start:stop].float() @ near.T
+            if self.is_self:
+                own = torch.nonzero((sample >= start) & (sample < stop))[:, 0]
+                product[sample[own] - start, own] = -torch.inf
+            self._slots[start:stop] = product.view(stop - start, -1, n_slots).amax(1) - self._stored.error
+
+    def _bars(self) -> Any:
+        """What a product must reach to be kept, infinite past the last query."""
+        kth = self._slots[:, 0] if self.k == 1 else self._slots.topk(self.k, 1).values[:, -1]
+        bars = self.torch.full((len(self._stored.queries),), self.torch.inf, device=self._device)
+        bars[: len(self.queries)] = self.torch.maximum(kth, self._known) - self._stored.error
+        return bars
+
+    def _scan(self, spans: Any, start: int, stop: int) -> None:
+        """Scan a band; where the pairs found outgrow the room, recheck them and scan its halves."""
+        self._launch(spans[start:stop])
+        n_before, n_now = self._n_found, int(self._counter)
+        self._raise_slots(n_before, min(n_now, self._capacity))
+        if n_now <= self._capacity:
+            self._n_found = n_now
+            if n_now > self._capacity // 2:
+                self.recheck()
+            return
+        self.recheck()
+        middle = (start + stop) // 2 if n_before == 0 else stop
+        for part in ((start, middle), (middle, stop)):
+            if part[0] < part[1]:
+                self._scan(spans, *part)
+
+    def _launch(self, spans: Any) -> None:
+        shape, stored = self._shape, self._stored
+        bars = self._bars()
+        tiles = shape.span // shape.rows
+        cut: dict[str, int]
+        if shape is NARROW:
+            kernel, cut = self._kernels.scan_narrow, {"WIDTH": stored.width}
+        else:
+            kernel, cut = self._kernels.scan_wide, {"width": stored.width, "BLOCK_WIDTH": shape.slice}
+            tiles *= shape.span // shape.columns
+        self._counter.fill_(self._n_found)
+        kernel[(len(spans) * tiles,)](
+            *(stored.queries, stored.base, bars, bars, spans, self._counter, self._found, self._values),
+            *(len(self.queries), len(self.base), self._capacity),
+            **cut,
+            SPAN=shape.span,
+            BLOCK_ROWS=shape.rows,
+            BLOCK_COLUMNS=shape.columns,
+            IS_SELF=self.is_self,
+            num_warps=shape.n_warps,
+            num_stages=shape.n_stages,
+        )
+
+    def _raise_slots(self, start: int, stop: int) -> None:
+        rows, columns, values = self._read(start, stop)
+        slots, n_slots = self._slots.view(-1), self._slots.shape[1]
+        lower = values - self._stored.error
+        slots.scatter_reduce_(0, rows * n_slots + columns % n_slots, lower, "amax")
+        if self.is_self:
+            slots.scatter_reduce_(0, columns * n_slots + rows % n_slots, lower, "amax")
+
+    def _read(self, start: int, stop: int) -> tuple[Any, Any, Any]:
+        found = self._found[start:stop]
+        return found >> 32, found & 0xFFFFFFFF, self._values[start:stop]
+
+    def recheck(self) -> Pairs:
+        """Second pass: float64 products of the pairs found, then exact similarities of the best."""
+        rows, columns, values = self._read(0, self._n_found)
+        self._n_found = 0
+        bars = self._bars()
+        keep = values >= bars[rows]
+        sides = [(rows[keep], columns[keep])]
+        if self.is_self:
+            keep = values >= bars[columns]
+            sides.append((columns[keep], rows[keep]))
+        rows, columns = (self.torch.cat(part) for part in zip(*sides, strict=True))
+        near = self._near_top(rows, self._multiply(rows, columns))
+        self._best.merge(rows[near], columns[near])
+        known = (self._best.kth_values() - self._stored.error).float()  # rounded down for sure
+        self._known = self.torch.maximum(self._known, known)
+        return self._best.pairs
+
+    def _multiply(self, rows: Any, columns: Any) -> Any:
+        """Float64 products of pairs of unit rows."""
+        torch = self.torch
+        query, near = self.queries.numbers(rows), self.base.numbers(columns)
+        a, b = self.queries.matrix, self.base.matrix
+        products = torch.empty(len(rows), dtype=torch.float64, device=self._device)
+        if len(rows):
+            self._kernels.multiply_pairs[(-(-len(rows) // _PAIRS_A_PROGRAM),)](
+                *(a, b, query, near, products, len(rows), self.base.width, a.stride(0), b.stride(0)),
+                PAIRS=_PAIRS_A_PROGRAM,
+                BLOCK_WIDTH=min(256, 1 << max(4, (self.base.width - 1).bit_length())),
+            )
+        norms = self.queries.device_norms[query] * self.base.device_norms[near]
+        return products / norms.where(norms > 0, 1.0)
+
+    def _near_top(self, rows: Any, products: Any) -> Any:
+        """Which pairs no k others of their query surpass for sure."""
+        torch = self.torch
+        slack = 8 * (self.base.width + 8) * torch.finfo(torch.float64).eps
+        kth = torch.full((len(self.queries),), -torch.inf, dtype=torch.float64, device=self._device)
+        if self.k == 1:
+            kth.scatter_reduce_(0, rows, products, "amax")
+        else:
+            order = torch.argsort(products, descending=True)
+            order = order[torch.argsort(rows[order], stable=True)]
+            sorted_rows = rows[order]
+            place = torch.arange(len(rows), device=rows.device) - torch.searchsorted(sorted_rows, sorted_rows)
+            is_kth = place == self.k - 1
+            kth[sorted_rows[is_kth]] = products[order[is_kth]]
+        return products >= kth[rows] - slack
+
+
+@contextmanager
+def _tensor_cores(torch: Any) -> Iterator[None]:
+    """TF32 for float32 products, which holds float16 to the last bit."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)

@@ -1,0 +1,100 @@
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ruler.neighbors import accelerator, find_neighbors, fused_pass, operands
+
+sys.path.insert(0, str(Path(__file__).parent))
+from reference import KINDS
+
+torch = pytest.importorskip("torch")
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"  # Triton's own CPU interpreter runs the kernels where there is no GPU
+pytest.importorskip("triton", reason="the kernels need Triton, which torch for CUDA brings")
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Spans of 64 rows, so that a few hundred rows are many bands, and no problem too small."""
+    monkeypatch.setattr(fused_pass, "_WORTH_FUSING", 0)
+    monkeypatch.setattr(fused_pass, "_FEWEST_ROWS", 65)
+    monkeypatch.setattr(fused_pass, "_SAMPLE_ROWS", 64)
+    monkeypatch.setattr(fused_pass, "load_kernels", lambda matrix: True)
+    narrow = replace(fused_pass.NARROW, span=128, rows=64, columns=64)
+    monkeypatch.setattr(fused_pass, "NARROW", narrow)
+    monkeypatch.setattr(fused_pass, "WIDE", replace(fused_pass.WIDE, span=128, rows=64, columns=64))
+
+
+def _search(queries, base, k, exclude_self):
+    return accelerator.search_on_accelerator(
+        queries, base, names=("queries", "base"), k=k, exclude_self=exclude_self, device=DEVICE
+    )
+
+
+def _assert_equal(found, expected):
+    np.testing.assert_array_equal(found.similarity, expected.similarity)
+    np.testing.assert_array_equal(found.index, expected.index)
+
+
+@pytest.mark.parametrize(("kind", "k", "n_parts"), [*((kind, 1, 1) for kind in KINDS), ("clustered", 3, 3)])
+def test_answer_is_that_of_the_cpu_engines(small, kind, k, n_parts, random, monkeypatch):
+    monkeypatch.setattr(fused_pass, "measure_parts", lambda *args: n_parts)
+    rows = KINDS[kind](random, 200, 11)
+    _assert_equal(_search(rows, rows, k, True), find_neighbors(rows, rows, k=k, exclude_self=True))
+
+
+@pytest.mark.parametrize("width", [16, 100, 200])
+def test_any_width_and_two_sets(small, width, random):
+    queries, base = random.normal(size=(70, width)), random.normal(size=(140, width)).astype(np.float32)
+    _assert_equal(_search(queries, base, 5, False), find_neighbors(queries, base, k=5))
+    _assert_equal(_search(base, base, 1, True), find_neighbors(base, base, exclude_self=True))
+
+
+def test_a_full_buffer_is_emptied_in_between(small, random, monkeypatch):
+    monkeypatch.setattr(fused_pass, "_MOST_FOUND", 2 * 128**2)
+    monkeypatch.setattr(fused_pass, "measure_parts", lambda *args: 1)
+    launches = []
+    launch = fused_pass.FusedScan._launch
+    monkeypatch.setattr(
+        fused_pass.FusedScan, "_launch", lambda scan, spans: (launches.append(len(spans)), launch(scan, spans))
+    )
+    rows = np.ones((900, 4)) + 1e-5 * random.normal(size=(900, 4))
+    _assert_equal(_search(rows, rows, 2, True), find_neighbors(rows, rows, k=2, exclude_self=True))
+    assert sum(launches) > 36  # pairs of 8 spans: some were scanned twice
+
+
+@pytest.mark.parametrize(("spread", "n_parts"), [(1.0, 1), (1e-2, 3), (1e-6, 0)])
+def test_tight_data_is_stored_in_more_parts(spread, n_parts, random):
+    rows = torch.from_numpy(1.0 + spread * random.normal(size=(4000, 32)))
+    loaded = accelerator._load(torch, rows.numpy(), "rows", "cpu")
+    assert operands.measure_parts(torch, loaded, loaded, 1) == n_parts
+
+
+@pytest.mark.parametrize("n_parts", [1, 3])
+def test_no_product_is_further_off_than_its_bound(n_parts, random):
+    loaded = accelerator._load(torch, random.normal(size=(500, 60)), "rows", "cpu")
+    stored = operands.store_rows(torch, loaded, loaded, True, n_parts)
+    exact = loaded.block(0, 500) @ loaded.block(0, 500).T
+    off = (stored.queries.double() @ stored.base.double().T)[:500, :500] - exact
+    assert 0 < float(off.abs().max()) < stored.error < (2e-3 if n_parts == 1 else 1e-4)
+
+
+def test_small_problems_stay_with_plain_torch(random):
+    loaded = accelerator._load(torch, random.normal(size=(100, 4)), "rows", "cpu")
+    assert fused_pass.choose_parts(torch, loaded, loaded, 1) == 0
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("width", [16, 24, 100, 128, 512, 2048, 4096])
+def test_full_size_tiles_agree_with_plain_torch(width, monkeypatch):
+    rows = torch.randn(20_000, width, device="cuda", generator=torch.Generator("cuda").manual_seed(width))
+    for k, base in ((1, rows), (5, rows), (1, rows[:9000].contiguous())):
+        monkeypatch.setattr(fused_pass, "_WORTH_FUSING", 1e30)
+        expected = find_neighbors(rows, base, k=k, exclude_self=base is rows)
+        monkeypatch.setattr(fused_pass, "_WORTH_FUSING", 0)
+        _assert_equal(find_neighbors(rows, base, k=k, exclude_self=base is rows), expected)

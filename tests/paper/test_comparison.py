@@ -5,14 +5,15 @@ import pandas as pd
 import pytest
 
 from ruler.paper.comparison import COLUMNS, compare_numbers
-from ruler.paper.names import DATASETS
+from ruler.paper.names import DATASETS, DIAGNOSTIC_STUDIES
 from ruler.paper.published import load_table, published_numbers
 from ruler.paper.results import check_results
-from ruler.paper.tables import compute_numbers
+from ruler.paper.tables import TABLES, compute_numbers
 from ruler.paper.tables.numbers import Number, as_frame
 from ruler.paper.tolerances import TOLERANCES, Tolerance, find_tolerance, is_significant
 
-MEASURABLE = [str(table) for table in (1, 3, 4, 5, 6, 7, 8, 9, 10, 11)]
+TABULAR = [str(table) for table in (1, 3, 4, 5, 6, 7, 8, 9, 10, 11)]
+MEASURABLE = [*TABULAR, "12", "13", "14"]
 
 
 def compare_one(value, *, table="1", column="m2_mean", n=100, n_paper=100, note="", **keys):
@@ -57,7 +58,7 @@ def published_results(results):
 
 def test_one_row_a_published_number():
     comparison = compare_numbers({})
-    assert len(comparison) == len(published_numbers()) == 1173
+    assert len(comparison) == len(published_numbers()) == 1184
     assert list(comparison.columns[: len(COLUMNS)]) == list(COLUMNS)
     assert comparison.agrees.isna().all()
     assert set(comparison[comparison.table == "2"].note) == {"a setting, not a measurement"}
@@ -66,8 +67,10 @@ def test_one_row_a_published_number():
 
 def test_the_papers_own_means_agree_everywhere(published_results):
     comparison = compare_numbers(compute_numbers(check_results(published_results)))
-    determined = comparison[comparison.column.isin(DETERMINED) & comparison.table.isin([*MEASURABLE, "text"])]
-    is_elsewhere = determined.study.eq("clinical") | determined.dataset.isin(["breast_cancer", "heart_disease"])
+    determined = comparison[comparison.column.isin(DETERMINED) & comparison.table.isin([*TABULAR, "text"])]
+    is_elsewhere = determined.study.isin(DIAGNOSTIC_STUDIES) | determined.dataset.isin(
+        ["breast_cancer", "heart_disease"]
+    )
     determined = determined[(determined.table != "text") | ~is_elsewhere]
     assert determined.agrees.notna().all()
     assert determined[~determined.agrees.astype(bool)].empty
@@ -84,7 +87,7 @@ DETERMINED = {
 
 
 def test_random_results_do_not_agree_everywhere(full_comparison):
-    judged = full_comparison[full_comparison.table.isin(MEASURABLE)]
+    judged = full_comparison[full_comparison.table.isin(TABULAR)]
     assert judged.agrees.notna().all()
     assert 0.2 < judged.agrees.astype(bool).mean() < 0.8
 
@@ -171,6 +174,68 @@ def test_a_number_without_a_tolerance_is_not_judged():
                       forget_fraction=math.nan)  # fmt: skip
     assert pd.isna(row["agrees"])
     assert row["note"] == "no tolerance is set for this number"
+
+
+def compare_diagnostics(results, *tables):
+    checked = check_results(results)
+    numbers = {name: as_frame(TABLES[name].compute(checked)).assign(table=name) for name in tables}
+    comparison = compare_numbers(numbers)
+    comparison = comparison[comparison.table.isin(tables)]
+    return comparison[comparison.study.isin(DIAGNOSTIC_STUDIES) & (comparison.table != "2")]
+
+
+def test_the_papers_own_diagnostic_numbers_agree_everywhere(diagnostics):
+    compared = compare_diagnostics(diagnostics, "12", "13", "14", "text")
+    assert len(compared) == 30 + 60 + 30 + 16
+    assert compared.agrees.all()
+
+
+def test_a_mean_of_five_agrees_within_the_standard_error_of_both(diagnostics):
+    place = {"dataset": "cifar10", "architecture": "small_cnn", "method": "original"}
+    where = diagnostics[list(place)].eq(pd.Series(place)).all(axis=1)
+    limit = 2.31 * 0.0211 * math.sqrt(2 / 5) + 0.00005  # published and our SD are equal here
+    start = diagnostics.loc[where, "m4"].copy()
+    for shift, agrees in ((0.99 * limit, True), (1.01 * limit, False), (-1.01 * limit, False)):
+        diagnostics.loc[where, "m4"] = start + shift
+        compared = compare_diagnostics(diagnostics, "13")
+        [row] = compared[compared.row.eq("cifar10, small_cnn, original, 5%") & compared.column.eq("m4_mean")].to_dict(
+            "records"
+        )
+        assert row["agrees"] is agrees
+        assert row["tolerance"] == f"{limit:.3g}: 2.31 standard errors"
+
+
+def test_where_the_paper_has_no_sd_ours_is_pooled_over_the_methods_conditions(diagnostics):
+    is_scrub = (diagnostics.study == "large-tabular") & (diagnostics.method == "scrub")
+    is_one = is_scrub & (diagnostics.dataset == "higgs") & (diagnostics.architecture == "tabular_mlp")
+    diagnostics.loc[is_one, "m4"] = 0.502  # five equal runs: their own spread would allow nothing
+    compared = compare_diagnostics(diagnostics, "12")
+    [tolerance] = compared[compared.row.eq("higgs, tabular_mlp, scrub, 5%")].tolerance
+    pooled = 0.01 * math.sqrt(5 / 6)
+    assert tolerance.startswith(f"{2.31 * pooled * math.sqrt(2 / 5) + 0.0005:.3g}:")
+
+
+@pytest.mark.parametrize(("factor", "agrees"), [(3.0, True), (1 / 3.0, True), (3.3, False), (1 / 3.3, False)])
+def test_a_spread_agrees_within_a_factor(diagnostics, factor, agrees):
+    where = (diagnostics.study == "faces") & (diagnostics.method == "scrub") & (diagnostics.forget_fraction == 0.05)
+    diagnostics.loc[where, "m4"] = 0.59 + factor * (diagnostics.loc[where, "m4"] - 0.59)
+    compared = compare_diagnostics(diagnostics, "14")
+    [row] = compared[compared.row.eq("lfw, resnet18, scrub, 5%") & compared.column.eq("m4_sd")].to_dict("records")
+    assert (row["agrees"], row["tolerance"]) == (agrees, "factor 3.1")
+
+
+def test_fewer_seeds_of_a_diagnostic_study_are_not_judged(diagnostics):
+    compared = compare_diagnostics(diagnostics[diagnostics.seed < 3], "12", "13", "14", "text")
+    assert compared.agrees.isna().all()
+    assert "3 runs where the paper has 5" in compared.note.iloc[0]
+
+
+def test_higgs_says_beside_every_number_that_it_is_smaller(diagnostics):
+    tables = ("12", "text")
+    compared = compare_diagnostics(diagnostics, *tables).query("dataset == 'higgs'")
+    assert compared.note.eq("about 51,200 rows, not 100,000").all()
+    diagnostics.loc[diagnostics.dataset == "higgs", "n_forget"] = 4000
+    assert compare_diagnostics(diagnostics, *tables).query("dataset == 'higgs'").note.eq("").all()
 
 
 def test_limits():

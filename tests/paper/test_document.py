@@ -5,7 +5,7 @@ import pytest
 
 from ruler.paper.comparison import compare_numbers
 from ruler.paper.document import write_document
-from ruler.paper.explanations import EXPLANATIONS, explain
+from ruler.paper.explanations import EXPLANATIONS, FEWER_ROWS, OTHER_ENCODER, explain, find_traits
 from ruler.paper.results import check_results
 from ruler.paper.tables import compute_numbers
 
@@ -27,10 +27,10 @@ def page(full, tmp_path_factory):
 
 def test_the_page_states_settings_and_provenance(page):
     assert (
-        "| forget-seeds | 3000 | 10 | Gradient Ascent, NegGrad+, Fine-Tuning, SCRUB | 1%, 5%, 10% | 5 "
+        "| forget-seeds | 3000 | 10 | MLP | Gradient Ascent, NegGrad+, Fine-Tuning, SCRUB | 1%, 5%, 10% | 5 "
         "| learning rate 0.0005; forget-set seed 999, 1000, 1001, 1002, 1003 | protocol | x86_64, 2 cores | 750 |"
     ) in page
-    assert "| oracle-null | 450 | 10 | Oracle | 5% | 10 |" in page
+    assert "| oracle-null | 450 | 10 | MLP | Oracle | 5% | 10 |" in page
     for line in ("- Device: cpu", "- Commit: abc1234", "- PyTorch: 2.4"):
         assert line in page
 
@@ -101,9 +101,36 @@ def test_reasons_are_stated_only_where_they_apply():
     assert any("not of one run" in text for text in explain(rank | {"forget_fraction": 0.05}, protocol))
 
 
-def test_every_reason_can_apply(full):
-    _, comparison = full
+def test_every_reason_can_apply(all_results):
+    comparison = compare_numbers(compute_numbers(check_results(all_results)))
     rows = comparison[comparison.n.notna()].assign(paper=np.nan, difference=0.0).to_dict("records")
     rows += comparison[comparison.n.notna()].to_dict("records")
-    stated = {text for row in rows for text in explain(row, frozenset({"ensemble"}))}
+    traits = frozenset({"ensemble", OTHER_ENCODER, FEWER_ROWS})
+    stated = {text for row in rows for text in explain(row, traits)}
     assert stated == {entry.text for entry in EXPLANATIONS}
+
+
+def test_a_diagnostic_reason_is_stated_only_of_runs_it_is_true_of(diagnostics):
+    checked = check_results(diagnostics)
+    assert find_traits(checked) == {"protocol", OTHER_ENCODER, FEWER_ROWS}
+    row = ROW | {"table": "text", "study": "clinical", "dataset": "mtsamples"}
+    assert any("Bio_ClinicalBERT" in text for text in explain(row, find_traits(checked)))
+    as_paper = checked.assign(model=checked.model.replace("small-encoder", "emilyalsentzer/Bio_ClinicalBERT"))
+    as_paper.loc[as_paper.dataset == "higgs", "n_forget"] = 4000
+    assert find_traits(as_paper) == {"protocol"}
+    assert not any("Bio_ClinicalBERT" in text for text in explain(row, find_traits(as_paper)))
+    image = ROW | {"table": "13", "study": "images", "dataset": "svhn"}
+    assert any("crops" in text for text in explain(image, frozenset()))
+    assert not any("crops" in text for text in explain(image | {"dataset": "cifar10"}, frozenset()))
+
+
+def test_old_tabular_and_new_diagnostic_results_share_a_page(all_results, tmp_path):
+    checked = check_results(all_results)
+    write_document(checked, compare_numbers(compute_numbers(checked)), tmp_path / "page.md")
+    page = (tmp_path / "page.md").read_text()
+    assert page.startswith("# Reproduction of the paper")
+    assert "The paper prints 1184 numbers. 1136 of them were measured here, 1136 on as many runs" in page
+    assert "| images | 210 | 3 | Three-layer CNN, ResNet-18 |" in page
+    assert "| primary | 1800 | 10 | MLP |" in page
+    assert "- Pretrained model: small-encoder" in page
+    assert "30 of 30 judged numbers agree." in page

@@ -11,9 +11,10 @@ from ruler.paper.results import check_results
 
 
 @pytest.fixture(scope="module")
-def some_results(full_results):
-    is_some = full_results.dataset.isin(["breast_cancer", "phoneme"]) & (full_results.forget_fraction < 0.1)
-    return check_results(full_results[is_some & (full_results.seed < 5)])
+def some_results(all_results):
+    is_some = all_results.dataset.isin(["breast_cancer", "phoneme"]) & (all_results.forget_fraction < 0.1)
+    is_some |= all_results.study.isin(["faces", "clinical"])
+    return check_results(all_results[is_some & (all_results.seed < 5)])
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +26,7 @@ def folder(some_results, tmp_path_factory):
 
 @pytest.mark.parametrize("number", FIGURES)
 def test_each_figure_is_written_in_three_forms(folder, some_results, number):
-    stem = f"figure_{int(number):02d}"
+    stem = f"figure_{int(number):02d}" if number.isdigit() else f"figure_{number}"
     png, pdf = ((folder / f"{stem}.{extension}").read_bytes() for extension in ("png", "pdf"))
     assert png.startswith(b"\x89PNG")
     assert pdf.startswith(b"%PDF")
@@ -46,10 +47,19 @@ def test_the_points_are_the_results(some_results):
     assert set(one.metric) == {"mia", "m2"}
 
 
-def test_full_results_show_the_papers_number_of_points(full_results):
-    results = check_results(full_results)
+def test_full_results_show_the_papers_number_of_points(all_results):
+    results = check_results(all_results)
     counts = {number: len(figure.gather(results)) for number, figure in FIGURES.items()}
-    assert counts == {"1": 500 + 400, "3": 1500, "5": 450 + 400, "6": 1200, "7": 500}
+    assert counts == {
+        "1": 500 + 400,
+        "3": 1500,
+        "4": 3 * 5 * (5 + 6),
+        "5": 450 + 400,
+        "6": 1200,
+        "7": 500,
+        "8": 3 * 5 * (5 + 6),
+        "face_controls": 7 * 5 * (2 + 4),
+    }
 
 
 def test_figure_3_carries_the_tests_it_marks(some_results):
@@ -101,6 +111,37 @@ def test_drawing_leaves_the_callers_matplotlib_alone(some_results, tmp_path):
 def test_every_method_has_a_colour_of_its_own():
     assert set(COLOURS) == set(METHODS)
     assert len(set(COLOURS.values())) == len(COLOURS)
+
+
+def test_figures_4_and_8_show_each_seed_and_the_published_mean(some_results):
+    for number, study in (("4", "clinical"), ("8", "faces")):
+        points = FIGURES[number].gather(some_results)
+        assert points.groupby("panel").metric.unique().map(list).to_dict() == {"a": ["m2"], "b": ["m4"]}
+        assert "original" not in set(points[points.panel == "a"].method)
+        assert "oracle" not in set(points.method)
+        rows = some_results[(some_results.study == study) & (some_results.forget_choice == "random")]
+        rows = rows[rows.dataset.ne("mtsamples_rows") & rows.method.ne("oracle")]
+        assert sorted(points[points.panel == "b"].value) == sorted(rows.m4)
+    faces = points[(points.panel == "b") & (points.forget_fraction == 0.01)].groupby("method").paper.first()
+    assert faces["original"] == 0.941
+    assert np.isnan(faces["bad_teacher"])
+
+
+def test_the_face_controls_show_all_choices_and_quote_the_paper_for_its_own_alone(some_results):
+    points = FIGURES["face_controls"].gather(some_results)
+    assert points.forget_choice.unique().tolist() == ["random", "most_frequent", "single"]
+    quoted = points[points.paper.notna()]
+    assert set(quoted.forget_choice) == {"random"}
+    assert set(zip(quoted.method, quoted.metric, strict=True)) == {("original", "m4")}
+    held_out = points[points.metric == "m4_held_out"]
+    assert set(held_out.method) == {"original"}
+
+
+def test_face_controls_without_placebos_are_drawn(some_results):
+    bare = some_results.assign(m4_placebo=np.nan, m4_placebo_low=np.nan, m4_placebo_high=np.nan, m4_held_out=np.nan)
+    with paper_style():
+        drawn = FIGURES["face_controls"].draw(FIGURES["face_controls"].gather(bare))
+        assert render(drawn, "png").startswith(b"\x89PNG")
 
 
 def test_marks_and_whiskers():

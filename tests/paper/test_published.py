@@ -57,7 +57,7 @@ def value(table, column, **keys):
         (12, 5 * 6, 15.319),
         (13, 2 * 5 * 3 * 2, 14.167),
         (14, 5 * 3 * 2, 12.282),
-        ("text", 69, math.nan),
+        ("text", 80, math.nan),
     ],
 )
 def test_each_table_is_whole(table, n_numbers, total):
@@ -72,7 +72,7 @@ def test_each_table_is_whole(table, n_numbers, total):
 def test_all_numbers_together():
     numbers = published_numbers()
     assert list(numbers.table.unique()) == list(TABLES)
-    assert len(numbers) == sum(len(load_table(table)) for table in TABLES) == 1173
+    assert len(numbers) == sum(len(load_table(table)) for table in TABLES) == 1184
     assert set(numbers.study) == STUDIES
     assert set(numbers.method) == {"", "original", "oracle", "bad_teacher", *METHODS}
     assert set(numbers.forget_fraction.dropna()) == set(FRACTIONS)
@@ -141,6 +141,22 @@ def test_counts_in_the_text_follow_from_the_tables():
     assert (gaps > 0).sum() == value("text", "m2_n_positive_conditions", baseline="mean")
     signs = pick(9, "m2_n_negative")
     assert (signs.paper == signs.out_of).sum() == value("text", "m2_n_cells_all_negative")
+
+
+def test_means_and_ranges_of_section_5_5_follow_from_the_tables():
+    for table, study in ((12, "large-tabular"), (14, "faces")):
+        for row in pick("text", "m4_mean", study=study).itertuples():
+            keys = {"dataset": row.dataset, "architecture": row.architecture, "method": row.method}
+            printed = value(table, "m4_mean", forget_fraction=row.forget_fraction, **keys)
+            assert row.paper == pytest.approx(printed, abs=0.0051)
+    for method in ("neggrad_plus", "scrub"):
+        ranks = pick(13, "m4_mean", method=method, architecture="resnet18").paper
+        keys = {"study": "images", "method": method}
+        assert value("text", "m4_lowest", **keys) == pytest.approx(ranks.min(), abs=0.0051)
+        assert value("text", "m4_highest", **keys) == pytest.approx(ranks.max(), abs=0.0051)
+    left = load_table(14).query("column == 'm4_mean' and method in ['gradient_ascent', 'fine_tuning']").paper
+    assert value("text", "m4_lowest", study="faces") == pytest.approx(left.min(), abs=0.0051)
+    assert value("text", "m4_highest", study="faces") == pytest.approx(left.max(), abs=0.0051)
 
 
 def test_mean_baseline_shift_follows_from_table_5():

@@ -35,7 +35,7 @@ KINDS = ("csv", "md", "tex")
 
 def test_the_comparison_has_a_row_a_published_number(folder, small):
     comparison = pd.read_csv(folder / "comparison.csv", dtype={"table": str})
-    assert len(comparison) == 1173
+    assert len(comparison) == 1184
     assert comparison.columns.tolist()[:8] == COLUMNS
     [ours] = comparison[(comparison.table == "4") & (comparison.row == "phoneme, scrub, 5%")].to_dict("records")
     part = small[(small.dataset == "phoneme") & (small.method == "scrub") & (small.forget_fraction == 0.05)]
@@ -46,6 +46,16 @@ def test_the_comparison_has_a_row_a_published_number(folder, small):
 
 
 COLUMNS = ["table", "row", "column", "paper", "ours", "difference", "tolerance", "agrees"]
+
+
+def test_a_diagnostic_study_leaves_its_tables_controls_and_findings(diagnostics, tmp_path, monkeypatch):
+    monkeypatch.setattr(report, "write_figures", lambda *_: [])
+    write_all(diagnostics[diagnostics.study == "faces"], tmp_path)
+    names = {path.name for path in (tmp_path / "tables").iterdir()}
+    assert names == {"findings.csv", *(f"table_{name}.{kind}" for name in ("14", "face_controls") for kind in KINDS)}
+    findings = pd.read_csv(tmp_path / "tables" / "findings.csv")
+    outcomes = findings.groupby("finding").outcome.first().to_dict()
+    assert outcomes == dict.fromkeys((1, 2, 3, 7), "not run") | dict.fromkeys((4, 5, 6), "confirmed")
 
 
 def test_writing_again_replaces_and_changes_nothing(folder, small, monkeypatch):

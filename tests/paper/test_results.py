@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 
 from ruler.core.errors import InputError
-from ruler.paper.results import average_seeds, check_results, rows_of, split_by
+from ruler.paper.results import DEFAULTS, average_seeds, check_results, rows_of, split_by
 
 
 def test_a_missing_column_is_named(results):
@@ -21,6 +21,29 @@ def test_numbers_become_floats_and_keys_are_rounded(results):
     checked = check_results(some)
     assert checked.forget_fraction.tolist() == [0.1, 0.1, 0.1]
     assert checked.batch_size.dtype == np.float64
+
+
+def test_results_of_before_the_diagnostic_studies_get_defaults(results):
+    checked = check_results(results.drop(columns=[name for name in DEFAULTS if name in results]))
+    assert set(checked.architecture) == {"tabular_mlp"}
+    assert set(checked.forget_choice) == {"random"}
+    assert checked[[name for name in DEFAULTS if name not in ("architecture", "forget_choice")]].isna().all(axis=None)
+    assert checked.m4_placebo_p.dtype == np.float64
+
+
+def test_old_and_new_results_join(all_results):
+    checked = check_results(all_results)
+    assert checked.architecture.notna().all()
+    assert set(checked[checked.study == "primary"].architecture) == {"tabular_mlp"}
+    assert len(checked) == len(all_results)
+
+
+def test_cells_that_differ_in_model_or_choice_of_identities_are_not_the_same(diagnostics):
+    assert len(check_results(diagnostics)) == len(diagnostics)
+    with pytest.raises(InputError, match="each cell once"):
+        check_results(diagnostics.assign(forget_choice="random"))
+    with pytest.raises(InputError, match="each cell once"):
+        check_results(diagnostics.assign(architecture="resnet18"))
 
 
 def test_the_given_frame_is_left_alone(results):

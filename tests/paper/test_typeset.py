@@ -45,7 +45,7 @@ LATEX = r"""\begin{table}
 \centering
 \begin{tabular}{llrrrrr}
 \toprule
- &  & \multicolumn{2}{c}{$M_2$} &  &  \\
+ &  & \multicolumn{2}{c}{$M_2$} &  &  &  \\
 \cmidrule(lr){3-4}
 Forget fraction & Method & gap & $p$ & MIA & holds & n \\
 \midrule

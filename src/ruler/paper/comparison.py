@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from ruler.core.optional import load_optional
 from ruler.paper.published import published_numbers
-from ruler.paper.tables.numbers import KEYS
-from ruler.paper.tolerances import Tolerance, find_tolerance, is_significant
+from ruler.paper.spreads import find_standard_errors
+from ruler.paper.tables.numbers import KEYS, identify
+from ruler.paper.tolerances import FACTOR, Tolerance, find_tolerance, is_significant
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,8 +36,12 @@ def compare_numbers(numbers: "Mapping[str, pd.DataFrame]") -> "pd.DataFrame":
         0
     """
     pandas = load_optional("pandas", "comparing with the paper")
-    ours = {_identify(record): record for table in numbers.values() for record in table.to_dict("records")}
-    records = [_compare(published, ours.get(_identify(published))) for published in _published_records()]
+    ours = {identify(record): record for table in numbers.values() for record in table.to_dict("records")}
+    errors = find_standard_errors(_published_records(), ours.values())
+    records = [
+        _compare(published, ours.get(identify(published)), errors.get(identify(published), math.nan))
+        for published in _published_records()
+    ]
     frame: pd.DataFrame = pandas.DataFrame.from_records(records, columns=[*COLUMNS, "relation", *KEYS])
     frame["agrees"] = frame["agrees"].astype("boolean")
     return frame
@@ -47,12 +52,7 @@ def _published_records() -> list[dict[Any, Any]]:
     return published_numbers().to_dict("records")
 
 
-def _identify(record: Mapping[Any, Any]) -> tuple[Any, ...]:
-    values = (record[name] for name in ("table", "column", *KEYS))
-    return tuple(None if value != value else value for value in values)
-
-
-def _compare(published: Mapping[Any, Any], ours: Mapping[Any, Any] | None) -> dict[str, Any]:
+def _compare(published: Mapping[Any, Any], ours: Mapping[Any, Any] | None, standard_error: float) -> dict[str, Any]:
     shared = {name: published[name] for name in ("table", "row", "column", "paper", "relation", *KEYS)}
     tolerance = find_tolerance(published)
     limit = "" if tolerance is None or published["table"] == _SETTINGS_TABLE else str(tolerance)
@@ -60,10 +60,12 @@ def _compare(published: Mapping[Any, Any], ours: Mapping[Any, Any] | None) -> di
         note = "a setting, not a measurement" if published["table"] == _SETTINGS_TABLE else "not measured"
         return {**shared, "tolerance": limit, "agrees": None, "note": note}
     measured = {"ours": ours["value"], "n": ours["n"], "n_paper": ours["n_paper"], "tolerance": limit}
-    return shared | measured | _judge(published, ours, tolerance)
+    return shared | measured | _judge(published, ours, tolerance, standard_error)
 
 
-def _judge(published: Mapping[Any, Any], ours: Mapping[Any, Any], tolerance: Tolerance | None) -> dict[str, Any]:
+def _judge(
+    published: Mapping[Any, Any], ours: Mapping[Any, Any], tolerance: Tolerance | None, standard_error: float
+) -> dict[str, Any]:
     difference = _subtract(published, ours["value"])
     if ours["n"] < _ENOUGH * ours["n_paper"] or ours["n"] > ours["n_paper"]:
         note = f"{ours['n']} runs where the paper has {ours['n_paper']}: not judged"
@@ -72,8 +74,14 @@ def _judge(published: Mapping[Any, Any], ours: Mapping[Any, Any], tolerance: Tol
         return {"difference": math.nan, **_judge_missing(published["paper"], ours)}
     if tolerance is None:
         return {"difference": difference, "agrees": None, "note": "no tolerance is set for this number"}
-    agrees = _holds(published, ours["value"], difference, tolerance)
-    return {"difference": difference, "agrees": agrees, "note": ours["note"]}
+    found = {"difference": difference, "note": ours["note"]}
+    if tolerance.rule == "significance":
+        same = is_significant(ours["value"]) == is_significant(published["paper"], published["relation"])
+        return {**found, "agrees": same}
+    limit = tolerance.limit(published["paper"], standard_error) + _half_digit(published, tolerance)
+    if tolerance.rule == "standard_errors":
+        found["tolerance"] = f"{limit:.3g}: {tolerance}"
+    return {**found, "agrees": _holds(published["paper"], ours["value"], difference, tolerance, limit)}
 
 
 def _judge_missing(paper: float, ours: Mapping[Any, Any]) -> dict[str, Any]:
@@ -95,7 +103,12 @@ def _subtract(published: Mapping[Any, Any], ours: float) -> float:
     return min(difference, 0.0) if published["relation"] in (">", ">=") else difference
 
 
-def _holds(published: Mapping[Any, Any], ours: float, difference: float, tolerance: Tolerance) -> bool:
-    if tolerance.rule == "significance":
-        return is_significant(ours) == is_significant(published["paper"], published["relation"])
-    return abs(difference) <= tolerance.limit(published["paper"]) + _ROUNDING
+def _half_digit(published: Mapping[Any, Any], tolerance: Tolerance) -> float:
+    """What the paper's rounding may hide, where the limit does not include it."""
+    return 0.5 * 10.0 ** -published["decimals"] if tolerance.rule in ("standard_errors", "factor") else 0.0
+
+
+def _holds(paper: float, ours: float, difference: float, tolerance: Tolerance, limit: float) -> bool:
+    if tolerance.rule == "factor":
+        return max(paper, ours) <= FACTOR * (min(paper, ours) + limit)
+    return abs(difference) <= limit + _ROUNDING

@@ -7,7 +7,29 @@ from ruler.data.sets import TABULAR_SETS
 DATASETS = tuple(TABULAR_SETS)
 APPROXIMATE_METHODS = ("gradient_ascent", "neggrad_plus", "fine_tuning", "scrub")
 METHODS = (*APPROXIMATE_METHODS, "bad_teacher", "oracle", "original")
-STUDIES = ("primary", "bad-teacher", "oracle-null", "minibatch", "learning-rate", "forget-seeds")
+ALL_METHODS = (*APPROXIMATE_METHODS, "bad_teacher")
+TABULAR_STUDIES = ("primary", "bad-teacher", "oracle-null", "minibatch", "learning-rate", "forget-seeds")
+DIAGNOSTIC_STUDIES = ("large-tabular", "images", "faces", "clinical")
+STUDIES = (*TABULAR_STUDIES, *DIAGNOSTIC_STUDIES)
+DIAGNOSTIC_DATASETS = {
+    "covertype": "Covertype",
+    "higgs": "Higgs",
+    "cifar10": "CIFAR-10",
+    "svhn": "SVHN",
+    "cifar100": "CIFAR-100",
+    "lfw": "LFW",
+    "mtsamples": "MTSamples",
+    "mtsamples_rows": "MTSamples, split by row",
+}
+ARCHITECTURES = {
+    "tabular_mlp": "MLP",
+    "residual_mlp": "Residual MLP",
+    "ft_transformer": "FT-Transformer",
+    "small_cnn": "Three-layer CNN",
+    "resnet18": "ResNet-18",
+    "bert_mlm": "BERT, masked words",
+}
+FORGET_CHOICES = {"random": "random", "most_frequent": "most frequent", "single": "one alone"}
 
 _TITLES = {
     "gradient_ascent": "Gradient Ascent",
@@ -18,13 +40,23 @@ _TITLES = {
     "oracle": "Oracle",
     "original": "Original",
     **{key: entry.title for key, entry in TABULAR_SETS.items()},
+    **DIAGNOSTIC_DATASETS,
+    **ARCHITECTURES,
+    **FORGET_CHOICES,
 }
 _SHORT = {**_TITLES, "gradient_ascent": "GA", "neggrad_plus": "NG+", "fine_tuning": "FT", "bad_teacher": "BT"}
-_ORDERS = {"dataset": DATASETS, "method": METHODS, "other_method": METHODS, "study": STUDIES}
+_ORDERS: dict[str, tuple[str, ...]] = {
+    "dataset": (*DATASETS, *DIAGNOSTIC_DATASETS),
+    "architecture": tuple(ARCHITECTURES),
+    "forget_choice": tuple(FORGET_CHOICES),
+    "method": METHODS,
+    "other_method": METHODS,
+    "study": STUDIES,
+}
 
 
 def title_of(key: str) -> str:
-    """Name in the paper of a dataset or method; what has none keeps its own.
+    """Name in the paper of a dataset, method or model; what has none keeps its own.
 
     Example:
         >>> title_of("neggrad_plus"), title_of("diabetes130"), title_of("my_set")

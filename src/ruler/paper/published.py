@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 TABLES = (*(str(number) for number in range(1, 15)), "text")
-TEXT_KEYS = ("study", "dataset", "architecture", "method", "other_method", "baseline", "source")
+TEXT_KEYS = ("study", "dataset", "architecture", "forget_choice", "method", "other_method", "baseline", "source")
 NUMBER_KEYS = ("forget_fraction", "learning_rate")
 _VALUES = ("table", "row", "column", "paper", "relation", "is_bound", "decimals", "out_of")
 COLUMNS = (*_VALUES, *TEXT_KEYS, *NUMBER_KEYS)
@@ -79,8 +79,8 @@ def load_table(table: int | str) -> "pd.DataFrame":
         One row a number: ``table``, ``row`` (label), ``column`` (metric and statistic, e.g. ``m2_mean``),
         ``paper`` (the value), ``relation`` and ``is_bound`` (``<0.001`` is 0.001 with ``<``), ``decimals``
         printed, ``out_of`` for counts, and the keys to join with: ``study``, ``dataset``, ``architecture``,
-        ``method``, ``other_method``, ``baseline``, ``source`` (empty text where a table has no such key),
-        ``forget_fraction``, ``learning_rate`` (NaN likewise).
+        ``forget_choice``, ``method``, ``other_method``, ``baseline``, ``source`` (empty text where a table has no such
+        key), ``forget_fraction``, ``learning_rate`` (NaN likewise).
 
     Raises:
         InputError: No such table.
@@ -104,7 +104,7 @@ def published_numbers() -> "pd.DataFrame":
     Example:
         >>> numbers = published_numbers()
         >>> len(numbers), numbers.table.nunique()
-        (1173, 15)
+        (1184, 15)
     """
     pandas = load_optional("pandas", "reading the published tables")
     frame: pd.DataFrame = pandas.concat([load_table(table) for table in TABLES], ignore_index=True)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from ruler.core.files import write_atomically
 from ruler.paper.comparison import COLUMNS, compare_numbers
+from ruler.paper.diagnostics.findings import check_findings
 from ruler.paper.document import write_document
 from ruler.paper.figures import write_figures
 from ruler.paper.results import check_results
@@ -43,6 +44,7 @@ def write_all(results: "pd.DataFrame", out: Path) -> None:
     numbers = compute_numbers(checked)
     comparison = compare_numbers(numbers)
     write_tables(numbers, out / "tables")
+    write_findings(checked, out / "tables")
     write_atomically(out / "comparison.csv", _print_comparison(comparison))
     write_document(checked, comparison, out / "reproduction.md")
     write_figures(checked, out / "figures")
@@ -64,12 +66,30 @@ def write_tables(numbers: "dict[str, pd.DataFrame]", folder: Path) -> list[Path]
             continue
         printed = arrange(numbers[name], table.layout)
         stem = f"table_{int(name):02d}" if name.isdigit() else f"table_{name}"
-        heading = f"Table {name}" if name.isdigit() else "Methods compared"
+        heading = table.name or f"Table {name}"
         contents = {"csv": to_csv(printed), "md": to_markdown(printed, heading), "tex": to_latex(printed, stem)}
         for extension, content in contents.items():
             write_atomically(folder / f"{stem}.{extension}", content)
             written.append(folder / f"{stem}.{extension}")
     return written
+
+
+def write_findings(results: "pd.DataFrame", folder: Path) -> list[Path]:
+    """Write the checks behind the findings of section 5.5 as CSV; nothing where no diagnostic study was run.
+
+    Args:
+        results: Checked results, one row a finished cell.
+        folder: Where to; made if missing.
+
+    Returns:
+        The files written.
+    """
+    checks = check_findings(results)
+    if checks.empty:
+        return []
+    path = folder / "findings.csv"
+    write_atomically(path, checks.to_csv(index=False, lineterminator="\n", float_format="%.10g"))
+    return [path]
 
 
 def _print_comparison(comparison: "pd.DataFrame") -> str:

@@ -1,5 +1,6 @@
 """Rows of finished cells: checked, and picked by study."""
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -11,15 +12,27 @@ if TYPE_CHECKING:
 
 _SETTINGS = ("learning_rate", "batch_size", "forget_seed", "teacher_seed", "other_seed")
 _ACCURACIES = ("forget_accuracy", "retain_accuracy", "test_accuracy")
-CELL = ("study", "dataset", "method", "forget_fraction", "seed", *_SETTINGS)
+_VARIED = ("architecture", "forget_choice")  # what only the diagnostic studies vary
+CELL = ("study", "dataset", *_VARIED, "method", "forget_fraction", "seed", *_SETTINGS)
 METRICS = ("m1", "m2", "m2_mean_baseline", "m3", "m4", "mia", *_ACCURACIES)
-REQUIRED = (*CELL, "n_forget", *METRICS, "engine")
-_TEXT = ("study", "dataset", "method", "engine")
+REQUIRED = (*(column for column in CELL if column not in _VARIED), "n_forget", *METRICS, "engine")
+# Stores of the tabular studies alone may lack these columns: what stands there then.
+_TEXT_DEFAULTS = {
+    "architecture": "tabular_mlp",
+    "forget_choice": "random",
+    **dict.fromkeys(("verdict", "m2_verdict", "m4_verdict", "model", "precision", "note")),
+}
+_PLACEBO = tuple(f"m4_placebo{end}" for end in ("", "_sd", "_low", "_high", "_p"))
+_AUDIT = ("m2_p_value", "m4_p_value", "m2_effect", "m4_effect", "m4_held_out", *_PLACEBO, "n_groups")
+DEFAULTS: dict[str, Any] = {**_TEXT_DEFAULTS, **dict.fromkeys(_AUDIT, math.nan)}
+_TEXT = ("study", "dataset", "method", "engine", *_TEXT_DEFAULTS)
 _DECIMALS = 12  # keys are joined by value: 0.1 must be 0.1 however it was computed
 
 
 def check_results(results: "pd.DataFrame") -> "pd.DataFrame":
     """Results with every column that the tables read, numbers as floats, each cell once.
+
+    Columns that only the diagnostic studies fill may be absent; they get their defaults.
 
     Raises:
         InputError: A column is missing, or a cell is there twice.
@@ -35,8 +48,8 @@ def check_results(results: "pd.DataFrame") -> "pd.DataFrame":
             f"results must have the columns {', '.join(REQUIRED)}; got none named {', '.join(missing)}. "
             "Read them from the store of a run."
         )
-    numbers = [column for column in REQUIRED if column not in _TEXT]
-    checked = results.copy()
+    checked = _fill_defaults(results.copy())
+    numbers = [column for column in (*REQUIRED, *DEFAULTS) if column not in _TEXT]
     checked[numbers] = checked[numbers].astype(float)
     keys = [column for column in CELL if column not in _TEXT]
     checked[keys] = checked[keys].round(_DECIMALS)
@@ -47,6 +60,15 @@ def check_results(results: "pd.DataFrame") -> "pd.DataFrame":
             "Give the results of one engine and one store."
         )
     return checked
+
+
+def _fill_defaults(results: "pd.DataFrame") -> "pd.DataFrame":
+    for column, default in DEFAULTS.items():
+        if column not in results:
+            results[column] = default
+        elif column in _VARIED:
+            results[column] = results[column].fillna(default)
+    return results
 
 
 def rows_of(results: "pd.DataFrame", study: str, methods: tuple[str, ...] = APPROXIMATE_METHODS) -> "pd.DataFrame":

@@ -7,10 +7,13 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any, Literal
 
+from ruler.paper.names import DIAGNOSTIC_STUDIES
 from ruler.paper.published import load_table
 
-Rule = Literal["within", "significance"]
+Rule = Literal["within", "significance", "standard_errors", "factor"]
 _SIGNIFICANCE = 0.05
+_STANDARD_ERRORS = 2.31  # 97.5% of Student's t with 8 degrees of freedom: two means of five
+FACTOR = 3.1  # root of 97.5% of F with 4 and 4 degrees of freedom: two standard deviations of five
 
 
 @dataclass(frozen=True)
@@ -22,8 +25,10 @@ class Tolerance:
         reason: Why this and not less or more.
         absolute: Largest difference.
         relative: Largest difference as a part of the published number; the larger of the two counts.
-        rule: ``within`` those limits, or on the same side of the ``significance`` level 0.05.
+        rule: ``within`` those limits; on the same side of the ``significance`` level 0.05; within so many
+            ``standard_errors`` of the difference of two means of five runs; within a ``factor`` of the published one.
         tables: Tables it holds for; all when empty.
+        studies: Studies it holds for; all when empty.
         max_forget: Only for forget sets of up to this many records.
     """
 
@@ -33,26 +38,47 @@ class Tolerance:
     relative: float = 0.0
     rule: Rule = "within"
     tables: tuple[str, ...] = ()
+    studies: tuple[str, ...] = ()
     max_forget: int | None = None
 
-    def limit(self, paper: float) -> float:
-        """Largest difference from this published number.
+    def limit(self, paper: float, standard_error: float = math.nan) -> float:
+        """Largest difference from this published number; NaN where it needs a standard error and there is none.
 
         Example:
             >>> Tolerance("m2_mean", "", absolute=0.0006, relative=0.3).limit(-0.004)
             0.0012
         """
+        if self.rule == "standard_errors":
+            return _STANDARD_ERRORS * standard_error
         return max(self.absolute, self.relative * abs(paper))
 
     def __str__(self) -> str:
         if self.rule == "significance":
             return f"same side of {_SIGNIFICANCE}"
+        if self.rule == "standard_errors":
+            return f"{_STANDARD_ERRORS:g} standard errors"
+        if self.rule == "factor":
+            return f"factor {FACTOR:g}"
         if self.relative:
             return f"{self.absolute:g} or {self.relative:.0%}"
         return f"{self.absolute:g}" if self.absolute else "exact"
 
 
 TOLERANCES = (
+    Tolerance(
+        "*_sd",
+        "two standard deviations of five runs from one distribution lie within this factor 95 times of 100",
+        rule="factor",
+        studies=DIAGNOSTIC_STUDIES,
+    ),
+    Tolerance(
+        "*",
+        "two means of five runs from one distribution lie this near 95 times of 100; the standard error is of the "
+        "published and our SD, of ours pooled over the method's conditions where the paper gives none; settings that "
+        "the paper leaves open get no further room",
+        rule="standard_errors",
+        studies=DIAGNOSTIC_STUDIES,
+    ),
     Tolerance(
         "*_p_*",
         "a p-value moves by orders of magnitude with the last digit of its data; its message is the side of 0.05",
@@ -162,6 +188,8 @@ def is_significant(p_value: float, relation: str = "=") -> bool:
 
 def _holds_for(entry: Tolerance, number: Mapping[str, Any]) -> bool:
     if entry.tables and number["table"] not in entry.tables:
+        return False
+    if entry.studies and number.get("study") not in entry.studies:
         return False
     if not fnmatchcase(number["column"], entry.columns):
         return False

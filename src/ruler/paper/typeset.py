@@ -47,12 +47,18 @@ def to_csv(table: PrintedTable) -> str:
 
 def to_markdown(table: PrintedTable, heading: str) -> str:
     """The table as Markdown, headed and with its caption."""
+    lines = [f"# {heading}", "", escape_markdown(table.caption), "", *to_markdown_rows(table)]
+    return "\n".join(lines) + "\n"
+
+
+def to_markdown_rows(table: PrintedTable) -> list[str]:
+    """The table's rows and notes as lines of Markdown, without heading and caption."""
     headers = [*table.row_headers, *map(_name_flat, table.columns), "n"]
-    lines = [f"# {heading}", "", escape_markdown(table.caption), "", _bar(map(escape_markdown, headers))]
+    lines = [_bar(map(escape_markdown, headers))]
     lines.append(_bar([":--"] * len(table.row_headers) + ["--:"] * (len(table.columns) + 1)))
     lines += [_bar([*map(escape_markdown, row.labels), *map(_mark_down, row.cells), row.runs]) for row in table.rows]
-    lines += ["", *(f"- n/a: {escape_markdown(note)}" for note in table.notes)]
-    return "\n".join(lines).rstrip() + "\n"
+    notes = [f"- n/a: {escape_markdown(note)}" for note in table.notes]
+    return [*lines, "", *notes] if notes else lines
 
 
 def to_latex(table: PrintedTable, label: str) -> str:
@@ -117,7 +123,7 @@ def _set_groups(columns: Sequence[Column], n_labels: int) -> list[str]:
     cells, rules, start = [""] * n_labels, "", n_labels + 1
     for group, members in groupby(columns, key=lambda column: column.group):
         width = len(list(members))
-        cells.append(rf"\multicolumn{{{width}}}{{c}}{{{escape_latex(group)}}}" if group else "")
+        cells += [rf"\multicolumn{{{width}}}{{c}}{{{escape_latex(group)}}}"] if group else [""] * width
         rules += rf"\cmidrule(lr){{{start}-{start + width - 1}}}" if group else ""
         start += width
     return [_end_row([*cells, ""]), rules]

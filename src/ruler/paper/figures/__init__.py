@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ruler.core.files import write_atomically
 from ruler.core.registry import Registry
-from ruler.paper.figures import data, draw
+from ruler.paper.figures import data, diagnostic_data, diagnostic_draw, draw
 from ruler.paper.figures.style import paper_style, render, settle
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ __all__ = ["FIGURES", "PaperFigure", "write_figures"]
 
 @dataclass(frozen=True)
 class PaperFigure:
-    """A figure of the paper.
+    """A figure of the paper, or one of ours.
 
     Args:
         title: What it shows, in one line.
@@ -37,9 +37,16 @@ FIGURES: Registry[PaperFigure] = Registry(
     {
         "1": PaperFigure("Outputs pass while M2 is negative", data.gather_figure_1, draw.draw_figure_1),
         "3": PaperFigure("M4 of five methods", data.gather_figure_3, draw.draw_figure_3),
+        "4": PaperFigure(
+            "M2 and M4 on clinical text", diagnostic_data.gather_figure_4, diagnostic_draw.draw_by_fraction
+        ),
         "5": PaperFigure("Calibration of M2 on pairs of oracles", data.gather_figure_5, draw.draw_figure_5),
         "6": PaperFigure("M3 by dataset and forget fraction", data.gather_figure_6, draw.draw_figure_6),
         "7": PaperFigure("M4 by dataset", data.gather_figure_7, draw.draw_figure_7),
+        "8": PaperFigure("M2 and M4 on faces", diagnostic_data.gather_figure_8, diagnostic_draw.draw_by_fraction),
+        "face_controls": PaperFigure(
+            "M4 on faces beside its controls", diagnostic_data.gather_face_controls, diagnostic_draw.draw_face_controls
+        ),
     },
 )
 
@@ -62,7 +69,7 @@ def write_figures(results: "pd.DataFrame", folder: Path) -> list[Path]:
         points = figure.gather(results)
         if points.empty:
             continue
-        stem = folder / f"figure_{int(number):02d}"
+        stem = folder / (f"figure_{int(number):02d}" if number.isdigit() else f"figure_{number}")
         contents: dict[str, bytes | str] = {"csv": points.to_csv(index=False, lineterminator="\n")}
         with paper_style():
             drawn = figure.draw(points)

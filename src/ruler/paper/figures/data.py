@@ -55,11 +55,14 @@ def gather_figure_7(results: "pd.DataFrame") -> "pd.DataFrame":
 def _points(rows: "pd.DataFrame", metric: str, panel: str, *more: str) -> "pd.DataFrame":
     points = rows[rows[metric].notna()].assign(panel=panel, metric=metric)
     points = points.rename(columns={metric: "value"})[[*_KEYS, *more, "metric", "value"]]
-    ordered = points.sort_values(["forget_fraction", "dataset", "method", "seed", *more], key=_rank, kind="stable")
+    ordered = points.sort_values(
+        ["forget_fraction", "dataset", "method", "seed", *more], key=rank_column, kind="stable"
+    )
     return ordered.reset_index(drop=True)
 
 
-def _rank(column: "pd.Series[Any]") -> "pd.Series[Any]":
+def rank_column(column: "pd.Series[Any]") -> "pd.Series[Any]":
+    """Sort keys that put a key column's values in the paper's order."""
     return column.map(lambda value: rank_of(str(column.name), value))
 
 

@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING
 
 from ruler.core.optional import load_optional
 from ruler.core.registry import Registry
-from ruler.paper.tables import layouts
+from ruler.paper.names import DIAGNOSTIC_STUDIES, TABULAR_STUDIES
+from ruler.paper.tables import diagnostic_layouts, layouts
 from ruler.paper.tables.bad_teacher import compute_table_10, compute_table_11
+from ruler.paper.tables.controls import compute_clinical_leak, compute_face_controls
+from ruler.paper.tables.diagnostics import compute_clinical, compute_table_12, compute_table_13, compute_table_14
 from ruler.paper.tables.layout import Layout
 from ruler.paper.tables.methods import compute_method_comparisons
 from ruler.paper.tables.numbers import Number, as_frame
@@ -24,17 +27,19 @@ __all__ = ["TABLES", "PaperTable", "compute_numbers"]
 
 @dataclass(frozen=True)
 class PaperTable:
-    """A table of the paper.
+    """A table of the paper, or one of ours.
 
     Args:
         studies: Whose results it reads.
         compute: Results -> its numbers; none where its study was not run.
         layout: How it is set; None for numbers that no table shows.
+        name: What a table of ours is called; empty for the paper's own, which have numbers.
     """
 
     studies: tuple[str, ...]
     compute: "Callable[[pd.DataFrame], list[Number]]"
     layout: Layout | None
+    name: str = ""
 
     @property
     def title(self) -> str:
@@ -42,7 +47,7 @@ class PaperTable:
         return self.layout.caption.partition(". ")[0].rstrip(".") if self.layout else "Numbers stated in the text"
 
 
-_TABULAR = ("primary", "bad-teacher", "oracle-null", "minibatch", "learning-rate", "forget-seeds")
+_ALL = (*TABULAR_STUDIES, *DIAGNOSTIC_STUDIES)
 
 TABLES: Registry[PaperTable] = Registry(
     "table",
@@ -57,8 +62,18 @@ TABLES: Registry[PaperTable] = Registry(
         "9": PaperTable(("forget-seeds",), compute_table_9, layouts.TABLE_9),
         "10": PaperTable(("bad-teacher", "primary"), compute_table_10, layouts.TABLE_10),
         "11": PaperTable(("bad-teacher", "primary"), compute_table_11, layouts.TABLE_11),
-        "methods": PaperTable(("primary",), compute_method_comparisons, layouts.METHODS),
-        "text": PaperTable(_TABULAR, compute_text_numbers, None),
+        "12": PaperTable(("large-tabular",), compute_table_12, diagnostic_layouts.TABLE_12),
+        "13": PaperTable(("images",), compute_table_13, diagnostic_layouts.TABLE_13),
+        "14": PaperTable(("faces",), compute_table_14, diagnostic_layouts.TABLE_14),
+        "methods": PaperTable(("primary",), compute_method_comparisons, layouts.METHODS, "Methods compared"),
+        "clinical": PaperTable(("clinical",), compute_clinical, diagnostic_layouts.CLINICAL, "Clinical text"),
+        "face_controls": PaperTable(
+            ("faces",), compute_face_controls, diagnostic_layouts.FACE_CONTROLS, "Face controls"
+        ),
+        "clinical_leak": PaperTable(
+            ("clinical",), compute_clinical_leak, diagnostic_layouts.CLINICAL_LEAK, "Clinical leak"
+        ),
+        "text": PaperTable(_ALL, compute_text_numbers, None),
     },
 )
 
@@ -78,7 +93,7 @@ def compute_numbers(results: "pd.DataFrame") -> "dict[str, pd.DataFrame]":
         >>> from ruler.paper.results import REQUIRED, check_results
         >>> numbers = compute_numbers(check_results(pandas.DataFrame(columns=REQUIRED)))
         >>> len(numbers), numbers["1"].empty
-        (12, True)
+        (18, True)
     """
     load_optional("pandas", "computing the tables")
     frames = {}

@@ -90,6 +90,7 @@ class Layout:
     caption: str
     rows: tuple[str, ...]
     columns: tuple[Column, ...]
+    first: tuple[str, ...] = ()  # values of a key that stand before all others
 
 
 @dataclass(frozen=True)
@@ -124,6 +125,8 @@ _HEADERS = {
     "method": "Method",
     "other_method": "Against",
     "dataset": "Dataset",
+    "architecture": "Model",
+    "forget_choice": "Identities",
     "forget_fraction": "Forget fraction",
 }
 
@@ -132,7 +135,7 @@ def arrange(numbers: "pd.DataFrame", layout: Layout) -> PrintedTable:
     """Numbers in the rows and columns of the layout; what is not there stays an empty cell."""
     found = {(record["column"], *_identify(record)): record for record in numbers.to_dict("records")}
     combinations = {tuple(record[key] for key in layout.rows) for record in found.values()}
-    ordered = sorted(combinations, key=lambda values: _rank(layout.rows, values))
+    ordered = sorted(combinations, key=lambda values: _rank(layout, values))
     return PrintedTable(
         caption=layout.caption,
         row_headers=tuple(_HEADERS[key] for key in layout.rows),
@@ -143,16 +146,17 @@ def arrange(numbers: "pd.DataFrame", layout: Layout) -> PrintedTable:
 
 
 # Keys that tell numbers of a table apart, and what stands for "no such key".
-_MATCHED: dict[str, Any] = {"dataset": "", "method": "", "other_method": "", "baseline": ""}
-_MATCHED |= {"forget_fraction": None, "learning_rate": None}
+_MATCHED: dict[str, Any] = {"dataset": "", "architecture": "", "forget_choice": "", "method": "", "other_method": ""}
+_MATCHED |= {"baseline": "", "forget_fraction": None, "learning_rate": None}
 
 
 def _identify(record: Mapping[Any, Any]) -> tuple[Any, ...]:
     return tuple(None if record[key] != record[key] else record[key] for key in _MATCHED)
 
 
-def _rank(keys: tuple[str, ...], values: Iterable[Any]) -> list[Any]:
-    return [rank_of(key, value) for key, value in zip(keys, values, strict=True)]
+def _rank(layout: Layout, values: Iterable[Any]) -> list[Any]:
+    pairs = zip(layout.rows, values, strict=True)
+    return [(value not in layout.first, rank_of(key, value)) for key, value in pairs]
 
 
 def _set_row(found: Mapping[Any, Any], layout: Layout, values: tuple[Any, ...]) -> Row:
@@ -193,7 +197,7 @@ def _set_cell(column: Column, record: Any, spread: Any) -> Cell:
     cell = column.style(record["value"], record["out_of"])
     if spread is None or math.isnan(spread["value"]):
         return cell
-    tail = column.style(spread["value"], math.nan).text
+    tail = column.style(spread["value"], math.nan).text.lstrip("+")
     return Cell(f"{cell.text} ± {tail}", cell.stars, cell.is_bold)
 
 

@@ -1,7 +1,7 @@
 """A measured number with its keys, and the statistics that summarise runs."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
@@ -43,12 +43,24 @@ class Number:
     study: str = ""
     dataset: str = ""
     architecture: str = ""
+    forget_choice: str = ""
     method: str = ""
     other_method: str = ""
     baseline: str = ""
     source: str = ""
     forget_fraction: float = math.nan
     learning_rate: float = math.nan
+
+
+def identify(record: Mapping[Any, Any]) -> tuple[Any, ...]:
+    """What tells a number of a table from all others: its table, column and keys, NaN as None.
+
+    Example:
+        >>> identify({"table": "1", "column": "m2_mean", **dict.fromkeys(KEYS, float("nan"))})[:3]
+        ('1', 'm2_mean', None)
+    """
+    values = (record[name] for name in ("table", "column", *KEYS))
+    return tuple(None if value != value else value for value in values)
 
 
 def as_frame(numbers: Iterable[Number]) -> "pd.DataFrame":

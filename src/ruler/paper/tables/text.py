@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ruler.paper.results import average_seeds, rows_of, split_by
+from ruler.paper.tables.diagnostics import compute_diagnostic_text
 from ruler.paper.tables.methods import compute_method_comparisons
 from ruler.paper.tables.numbers import Number, summarise
 from ruler.paper.tables.residuals import compute_table_1, compute_table_5
@@ -19,7 +20,7 @@ _N_PRIMARY = 1200
 
 
 def compute_text_numbers(results: "pd.DataFrame") -> list[Number]:
-    """Every number of the text that the tabular studies of ``results`` determine."""
+    """Every number of the text that the studies of ``results`` determine."""
     parts = (
         _from_table_1,
         _from_table_5,
@@ -30,6 +31,7 @@ def compute_text_numbers(results: "pd.DataFrame") -> list[Number]:
         _from_learning_rates,
         _from_forget_seeds,
         _from_teachers,
+        compute_diagnostic_text,
     )
     return [number for part in parts for number in part(results)]
 

@@ -108,3 +108,10 @@ def test_a_sample_needs_held_out_records(make_world):
         gather_evidence(model[:2], settings=replace(QUICK, n_reference=100))
     with pytest.raises(InputError, match="n_reference must be a whole number of at least 100; got 99"):
         AuditSettings(n_reference=99)
+
+
+def test_the_summary_states_the_bound(make_world):
+    model, _ = make_world()
+    text = " ".join(str(audit(model, settings=replace(QUICK, n_reference=200))).split())
+    assert "M4 ranks among 200 retain records drawn at random: its value is within 0.0960 of that among all, at" in text
+    assert "drawn at random" not in str(audit(model, settings=QUICK))

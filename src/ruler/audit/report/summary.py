@@ -66,7 +66,17 @@ def _tabulate(report: Report) -> list[str]:
     rows = [header, *(_row(metric) for _, metric in sorted(report.metrics.items()))]
     widths = [max(len(row[column]) for row in rows) for column in range(len(header))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return [lines[0], "-" * max(map(len, lines)), *lines[1:]]
+    return [lines[0], "-" * max(map(len, lines)), *lines[1:], *_say_reference(report)]
+
+
+def _say_reference(report: Report) -> list[str]:
+    m4 = report.metrics.get("m4")
+    if m4 is None or m4.reference_error is None:
+        return []
+    return _wrap(
+        f"M4 ranks among {report.settings.n_reference:,} retain records drawn at random: its value is within "
+        f"{m4.reference_error:.4f} of that among all, at a confidence of {1 - report.settings.alpha:.0%}."
+    )
 
 
 def _row(metric: MetricFinding) -> tuple[str, ...]:

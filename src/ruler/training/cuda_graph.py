@@ -87,15 +87,15 @@ def capture_graph(step: Function, undo: Callable[[], None], device: torch.device
     """Warm a step up on a side stream, undo that, and capture it into a CUDA graph.
 
     Raises:
-        RuntimeError: The step cannot be captured; the device's random stream is usable again.
+        RuntimeError: The step cannot be captured; the device's streams are as before.
     """
     with torch.cuda.device(device):
-        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        stream.wait_stream(torch.cuda.current_stream())
+        current, stream = torch.cuda.current_stream(), torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        stream.wait_stream(current)
         with torch.cuda.stream(stream):
             for _ in range(_N_WARM_UP):
                 step()
-        torch.cuda.current_stream().wait_stream(stream)
+        current.wait_stream(stream)
         undo()
         graph = torch.cuda.CUDAGraph()
         try:
@@ -103,8 +103,9 @@ def capture_graph(step: Function, undo: Callable[[], None], device: torch.device
             with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
                 loss = step()
         except RuntimeError:
+            # A capture that breaks off leaves its stream in use and the generator waiting for its end.
             _spoilt.append(graph)
-            # A capture that breaks off leaves the generator waiting for its end.
+            torch.cuda.set_stream(current)
             generator = torch.cuda.default_generators[torch.cuda.current_device()]
             generator.graphsafe_set_state(generator.clone_state())
             raise

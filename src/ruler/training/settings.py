@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any
@@ -76,13 +77,13 @@ AUGMENTATIONS: Registry[Augment | None] = Registry(
 )
 
 
-def use_precision(precision: str, device: torch.device) -> torch.autocast:
+def use_precision(precision: str, device: torch.device) -> AbstractContextManager[Any]:
     """A context in which a model's products are computed in this precision.
 
     Casts of weights are not kept between uses: a captured step must not read one that was made outside it.
     """
     kind = PRECISIONS[precision]
-    return torch.autocast(device.type, torch.bfloat16, enabled=kind is not torch.float32, cache_enabled=False)
+    return nullcontext() if kind is torch.float32 else torch.autocast(device.type, kind, cache_enabled=False)
 
 
 def _keep(step: int, n_steps: int) -> float:

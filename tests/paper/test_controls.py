@@ -74,6 +74,8 @@ def test_an_oracle_that_gives_as_much_is_read_as_no_memorisation(diagnostics):
     text = read_first(diagnostics)
     assert "as much without training on them, so not memorisation" in text
     assert "(2 identities, 43 images)" in text
+    assert "not memorisation. Identities that neither model saw have 0.514. Other sets" in text
+    assert "neither model saw" not in read_first(diagnostics.assign(m4_held_out=np.nan))
 
 
 def test_an_oracle_at_the_null_is_read_as_an_effect_of_training(diagnostics):

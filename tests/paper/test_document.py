@@ -33,6 +33,7 @@ def test_the_page_states_settings_and_provenance(page):
     assert "| oracle-null | 450 | 10 | MLP | Oracle | 5% | 10 |" in page
     for line in ("- Device: cpu", "- Commit: abc1234", "- PyTorch: 2.4"):
         assert line in page
+    assert "Pretrained model" not in page
 
 
 def test_the_page_counts_what_the_comparison_holds(page, full):

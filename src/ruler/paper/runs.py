@@ -16,13 +16,12 @@ _HEADER = (
 )
 _PROVENANCE = {
     "device": "Device",
-    "precision": "Precision",
     "ruler_version": "RULER",
     "torch_version": "PyTorch",
     "commit": "Commit",
     "models": "Models",
-    "model": "Pretrained model",
 }
+_IF_RECORDED = {"precision": "Precision", "model": "Pretrained model"}  # only some studies have these
 
 
 def describe_runs(results: "pd.DataFrame") -> list[str]:
@@ -37,7 +36,8 @@ def describe_runs(results: "pd.DataFrame") -> list[str]:
         "Work: seconds summed over cells. Wall: seconds from the first cell's start to the last one's end.",
         "",
     ]
-    lines += [f"- {label}: {list_values(results, column)}" for column, label in _PROVENANCE.items()]
+    named = {name: label for name, label in _IF_RECORDED.items() if list_values(results, name) != NOT_RECORDED}
+    lines += [f"- {label}: {list_values(results, column)}" for column, label in {**_PROVENANCE, **named}.items()]
     return [*lines, ""]
 
 

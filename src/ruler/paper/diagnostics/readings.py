@@ -29,8 +29,8 @@ def read_face_controls(numbers: "pd.DataFrame") -> list[str]:
         Readings in the order of the numbers.
     """
     return [
-        f"{title_of(keys[0])}, {100 * keys[1]:g}% ({_describe_set(values)}): {_read_training(values)} "
-        f"{_read_placebo(values)}"
+        f"{title_of(keys[0])}, {100 * keys[1]:g}% ({_describe_set(values)}): {_read_training(values)}"
+        f"{_read_held_out(values)} {_read_placebo(values)}"
         for keys, values in _split(numbers, "forget_choice", "forget_fraction")
     ]
 
@@ -78,6 +78,11 @@ def _read_training(values: Values) -> str:
     if high < 0:
         return f"{start}: training on them lowers it; a high M4 is not memorisation."
     return f"{start}: as much without training on them, so not memorisation."
+
+
+def _read_held_out(values: Values) -> str:
+    held_out = values["m4_held_out_mean"]
+    return "" if math.isnan(held_out) else f" Identities that neither model saw have {held_out:.3f}."
 
 
 def _tell_share(original: float, difference: float) -> str:

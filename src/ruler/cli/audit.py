@@ -51,9 +51,11 @@ def audit(
     Embedding files (.npy .npz .parquet .safetensors .pt) hold the same records
     in the same order for every model. Nothing in them is executed.
 
-    A TOML file may instead name a function that builds the model, checkpoints
-    and data. The function, "module:function", is looked for beside that file
-    first. Importing its module runs its code: name only what you trust.
+    A TOML file may instead name models and data: transformers folders with a
+    CSV of texts or a folder of images for each side, or a function that builds
+    the model, checkpoints and data. The function, "module:function", is looked
+    for beside that file first. Importing its module runs its code: name only
+    what you trust.
 
     docs/tutorial.md has a complete example of each.
 
@@ -133,17 +135,23 @@ def _check_pairs(files: Collection[str], spell: Callable[[str], str]) -> None:
 
 def _audit_models(config: "AuditConfig", groups: Path | None, settings: "AuditSettings", folder: Path) -> "Report":
     from ruler.audit.models import examine_models
+    from ruler.cli.audit_folders import FolderRecords, load_folder
     from ruler.cli.audit_models import find_factory, importable, load_model
-    from ruler.cli.audit_records import load_groups
+    from ruler.cli.audit_records import load_groups, load_records
 
     assert config.models is not None
     named = {name: getattr(config.models, name) for name in _MODELS}
     checkpoints = {name: _locate(value, folder) for name, value in named.items() if value is not None}
     labels = None if groups is None else load_groups(groups)
     with importable(folder):  # also while models run: their code may import late
-        factory = find_factory(config.models.factory, "models.factory")
-        models = {name: load_model(factory, path, name) for name, path in checkpoints.items()}
-        records, found = _read_data(config, folder)
+        if config.models.factory is None:
+            models = {name: load_folder(path, name) for name, path in checkpoints.items()}
+            load_side = FolderRecords(checkpoints["unlearned"], models["unlearned"]).load
+        else:
+            factory = find_factory(config.models.factory, "models.factory")
+            models = {name: load_model(factory, path, name) for name, path in checkpoints.items()}
+            load_side = load_records
+        records, found = _read_data(config, folder, load_side)
         if found is not None and labels is not None:
             raise InputError("groups must come from data.factory or from a file; got both. Leave one of them out.")
         report = examine_models(
@@ -157,15 +165,14 @@ def _audit_models(config: "AuditConfig", groups: Path | None, settings: "AuditSe
     return _note_files(report, checkpoints)
 
 
-def _read_data(config: "AuditConfig", folder: Path) -> tuple[dict[Any, Any], Any]:
+def _read_data(config: "AuditConfig", folder: Path, load_side: Callable[[Path], Any]) -> tuple[dict[Any, Any], Any]:
     """Records by side, and groups where the data's own function gives them."""
     from ruler.cli.audit_models import find_factory
-    from ruler.cli.audit_records import load_records
 
     assert config.data is not None
     if config.data.factory is None:
         named = {"forget": config.data.forget, "retain": config.data.retain, "test": config.data.test}
-        content = {side: load_records(_locate(name, folder)) for side, name in named.items() if name is not None}
+        content = {side: load_side(_locate(name, folder)) for side, name in named.items() if name is not None}
     else:
         content = find_factory(config.data.factory, "data.factory")()
     known = {"forget", "retain", "test", "groups"}

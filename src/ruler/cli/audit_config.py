@@ -15,10 +15,10 @@ _LARGEST_BYTES = 1 << 20
 
 
 class ModelsTable(BaseModel):
-    """``[models]``: a function that builds the architecture, and a checkpoint for each model."""
+    """``[models]``: a function that builds the architecture and a checkpoint for each model, or a folder for each."""
 
     model_config = _STRICT
-    factory: str
+    factory: str | None = None
     unlearned: str
     oracle: str | None = None
     original: str | None = None
@@ -26,7 +26,7 @@ class ModelsTable(BaseModel):
 
 
 class DataTable(BaseModel):
-    """``[data]``: a function that returns the records, or a file for each side."""
+    """``[data]``: a function that returns the records, or a file (or a folder of images) for each side."""
 
     model_config = _STRICT
     factory: str | None = None

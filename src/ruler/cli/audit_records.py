@@ -52,8 +52,24 @@ def load_records(path: Path) -> Any:
     Raises:
         FileFormatError: Another ending, unknown or missing arrays, or a file that cannot be read safely.
     """
+    arrays = load_arrays(path)
+    parts = tuple(arrays[name] for name in ("inputs", "labels") if name in arrays)
+    if "ids" in arrays:
+        return NamedRecords(parts, arrays["ids"])
+    return parts if len(parts) > 1 else parts[0]
+
+
+def load_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
+    """The array ``inputs`` of a file and, where it has them, ``labels`` and ``ids``.
+
+    Args:
+        path: As `load_records` takes it.
+
+    Raises:
+        FileFormatError: Another ending, unknown or missing arrays, or a file that cannot be read safely.
+    """
     if path.suffix.lower() == ".npy":
-        return read_safely(_load_npy, path)
+        return {"inputs": read_safely(_load_npy, path)}
     if path.suffix.lower() != ".npz":
         raise FileFormatError(f"{path} must be a .npy or .npz file of inputs; got {path.suffix or 'no ending'!r}.")
     arrays = read_safely(_load_npz, path)
@@ -63,10 +79,7 @@ def load_records(path: Path) -> Any:
         )
     if len({len(array) for array in arrays.values() if array.ndim}) != 1 or not all(a.ndim for a in arrays.values()):
         raise FileFormatError(f"{path} must hold as many labels and ids as inputs, one a record.")
-    parts = tuple(arrays[name] for name in ("inputs", "labels") if name in arrays)
-    if "ids" in arrays:
-        return NamedRecords(parts, arrays["ids"])
-    return parts if len(parts) > 1 else parts[0]
+    return arrays
 
 
 class NamedRecords:

@@ -10,6 +10,7 @@ from ruler.core.errors import CheckpointError, FileFormatError
 from ruler.core.optional import load_optional
 
 _LONGEST_REASON = 300
+_PROCESSOR_FILES = ("preprocessor_config.json", "processor_config.json")
 
 
 def load_pretrained(folder: str | Path, family: str | None = None) -> tuple[Any, frozenset[str]]:
@@ -88,6 +89,32 @@ def load_tokenizer(folder: str | Path) -> Any:
             "Save it there with save_pretrained."
         )
     return tokenizer
+
+
+def load_image_processor(folder: str | Path) -> Any:
+    """The image processor in a transformers folder; code in the folder is not run and the network is left alone.
+
+    Args:
+        folder: As the processor's ``save_pretrained`` writes it, beside the ``config.json`` of its model.
+
+    Raises:
+        FileFormatError: No such folder, or no image processor in it.
+
+    Example:
+        >>> load_image_processor("no/such/folder")
+        Traceback (most recent call last):
+        ruler.core.errors.FileFormatError: no/such/folder must be a folder with a config.json; got nothing there. ...
+    """
+    folder = Path(folder)
+    check_folder(folder)
+    if not any((folder / name).is_file() for name in _PROCESSOR_FILES):
+        raise FileFormatError(
+            f"{folder} must hold an image processor; got none of {', '.join(_PROCESSOR_FILES)}. "
+            "Save it there with save_pretrained, or give images that are prepared already."
+        )
+    transformers = load_optional("transformers", "reading images")
+    with quiet_transformers(), _one_line(folder, "image processor"):
+        return transformers.AutoImageProcessor.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
 
 
 def check_folder(folder: Path) -> None:

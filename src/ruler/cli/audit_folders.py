@@ -1,0 +1,146 @@
+"""Folders that `save_pretrained` wrote, and files of texts or images -> models and what they are fed."""
+
+import csv
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ruler.cli.audit_records import load_arrays, read_safely, shorten
+from ruler.core.errors import CheckpointError, FileFormatError
+from ruler.core.progress import track
+
+_UNLIMITED_TOKENS = 1 << 20
+
+
+def load_folder(folder: Path, name: str) -> Any:
+    """The transformers model in a folder, whole and as it was saved; nothing in the folder is executed.
+
+    Args:
+        folder: As ``save_pretrained`` writes it, with weights as ``.safetensors``.
+        name: Which model, for errors.
+
+    Raises:
+        FileFormatError: Not such a folder, or one that cannot be read safely.
+        CheckpointError: Weights that are missing or do not fit.
+    """
+    from ruler.models.pretrained import load_pretrained
+
+    if folder.is_file():
+        raise FileFormatError(
+            f"models.{name} must be a folder that save_pretrained wrote; got the file {folder}. "
+            "For a checkpoint, name the function that builds the model, as models.factory."
+        )
+    model, lacking = load_pretrained(folder)
+    if lacking:
+        raise CheckpointError(
+            f"{folder} must hold all weights of the {name} model; {len(lacking)} are missing, such as "
+            f"{min(lacking)}. Save the model again with save_pretrained."
+        )
+    return model
+
+
+@dataclass(frozen=True, eq=False)
+class FolderRecords:
+    """Records as a model's own tokenizer or image processor, saved beside it, prepares them.
+
+    Args:
+        folder: Of the model.
+        model: As `load_folder` gives it.
+    """
+
+    folder: Path
+    model: Any
+
+    def load(self, path: Path) -> Any:
+        """Records of one side, as `embed` takes them. Texts longer than the model reads are cut.
+
+        Args:
+            path: ``.csv`` with a column ``text`` and, if known, ``label`` (a number or the name of a class) and ``id``.
+                A folder of PNG and JPEG images, in subfolders named as the classes if those are known. Or ``.npy``, or
+                ``.npz`` with ``inputs`` and, if known, ``labels`` and ``ids``: images (n, height, width, channels) of
+                uint8 are prepared, other numbers are fed as they are.
+
+        Raises:
+            FileFormatError: Another ending, records that cannot be read, a label that is no class of the model, or a
+                model without its tokenizer or image processor.
+        """
+        if path.is_dir():
+            return self._load_image_folder(path)
+        if path.suffix.lower() == ".csv":
+            return read_safely(self._load_texts, path)
+        arrays = load_arrays(path)
+        inputs = arrays["inputs"]
+        if inputs.dtype == np.uint8 and inputs.ndim == 4:
+            inputs = self._prepare_images(inputs, n_images=len(inputs))
+        beside = {key: arrays[name] for key, name in (("labels", "labels"), ("id", "ids")) if name in arrays}
+        return {self.model.main_input_name: inputs, **beside}
+
+    def _load_texts(self, path: Path) -> list[dict[str, Any]]:
+        from ruler.models.pretrained import load_tokenizer
+
+        with path.open(newline="", encoding="utf-8-sig") as stream:
+            rows = list(csv.DictReader(stream, strict=True))
+        if not rows or any(row.get("text") is None for row in rows):
+            found = ", ".join(map(str, rows[0])) if rows else "no rows"
+            raise FileFormatError(f"{path} must have a column text, filled in every row; got {found}.")
+        tokenizer = load_tokenizer(self.folder)
+        n_positions = getattr(self.model.config, "max_position_embeddings", None) or _UNLIMITED_TOKENS
+        longest = min(tokenizer.model_max_length, n_positions)
+        encoding = tokenizer([row["text"] for row in rows], truncation=True, max_length=longest)
+        records = [{key: column[place] for key, column in encoding.items()} for place in range(len(rows))]
+        for record, row in zip(records, rows, strict=True):
+            if "label" in row:
+                record["labels"] = self._find_class(row["label"] or "", path)
+            if "id" in row:
+                record["id"] = row["id"]
+        return records
+
+    def _load_image_folder(self, folder: Path) -> dict[str, Any]:
+        from ruler.data.image_folder import IMAGE_SUFFIXES, decode_image
+
+        found = (path for path in folder.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES)
+        paths = sorted(path for path in found if not path.name.startswith("."))
+        if not paths:
+            raise FileFormatError(f"{folder} must hold images ({', '.join(IMAGE_SUFFIXES)}); got none. Check the path.")
+        images = (decode_image(path.read_bytes(), str(path)) for path in paths)
+        places = [path.relative_to(folder) for path in paths]
+        records = {
+            self.model.main_input_name: self._prepare_images(images, n_images=len(paths)),
+            "id": np.array([place.as_posix() for place in places]),
+        }
+        if any(len(place.parts) > 1 for place in places):
+            records["labels"] = np.array([self._find_class(place.parts[0], folder) for place in places])
+        return records
+
+    def _find_class(self, label: str, path: Path) -> int:
+        classes: dict[str, int] = self.model.config.label2id or {}
+        if label not in classes and not label.isdecimal():
+            known = ", ".join(sorted(classes, key=classes.__getitem__))
+            raise FileFormatError(
+                f"{path} must label records by number or as the model names its classes ({known}); got {label!r}."
+            )
+        return int(classes.get(label, label))
+
+    def _prepare_images(self, images: Iterable[npt.NDArray[np.uint8]], *, n_images: int) -> npt.NDArray[np.float32]:
+        """(n, channels, height, width) in memory, for every model of the audit reads them several times."""
+        from ruler.models.pretrained import load_image_processor
+
+        processor = load_image_processor(self.folder)
+        return np.stack(
+            [self._prepare_image(processor, image) for image in track(images, "preparing images", n_items=n_images)]
+        )
+
+    def _prepare_image(self, processor: Any, image: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
+        try:
+            prepared = processor(image, return_tensors="np", input_data_format="channels_last")
+        except Exception as error:  # a processor that is not for such images raises anything
+            raise FileFormatError(
+                f"images must be such that the image processor in {self.folder} takes them; got one of shape "
+                f"{image.shape}: {shorten(error)}"
+            ) from error
+        values: npt.NDArray[np.float32] = np.asarray(prepared[self.model.main_input_name][0], dtype=np.float32)
+        return values

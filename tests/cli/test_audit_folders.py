@@ -1,0 +1,232 @@
+"""`ruler audit` on transformers folders: records are prepared as the model's own files say, and faults are told."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+import ruler.cli
+from ruler.cli.audit_folders import FolderRecords, load_folder
+from ruler.core.errors import CheckpointError, FileFormatError
+from ruler.models.pretrained import quiet_transformers
+
+transformers = pytest.importorskip("transformers")
+pillow = pytest.importorskip("PIL.Image")
+
+VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "fever", "cough", "pain", "rash", "none"]
+CLASSES = {"mild": 0, "grave": 1}
+COUNTS = {"forget": 30, "retain": 90, "test": 60}
+
+
+@pytest.fixture
+def text_folder(tmp_path):
+    torch.manual_seed(0)
+    config = transformers.BertConfig(
+        vocab_size=len(VOCABULARY),
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=24,
+        max_position_embeddings=12,
+        initializer_range=0.5,  # embeddings that all lie together would be invalid evidence
+        label2id=CLASSES,
+        id2label={number: name for name, number in CLASSES.items()},
+    )
+    folder = tmp_path / "unlearned"
+    with quiet_transformers():
+        transformers.BertForSequenceClassification(config).save_pretrained(folder)
+    (folder / "vocab.txt").write_text("\n".join(VOCABULARY))
+    return folder
+
+
+@pytest.fixture
+def image_folder(tmp_path):
+    torch.manual_seed(0)
+    config = transformers.ViTConfig(
+        image_size=8,
+        patch_size=4,
+        hidden_size=16,
+        intermediate_size=24,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        initializer_range=0.5,
+    )
+    folder = tmp_path / "unlearned"
+    with quiet_transformers():
+        transformers.ViTForImageClassification(config).save_pretrained(folder)
+    mean_std = {"image_mean": [0.5] * 3, "image_std": [0.25] * 3, "do_normalize": True, "do_rescale": True}
+    size = {"do_resize": True, "size": {"height": 8, "width": 8}, "rescale_factor": 1 / 255, "resample": 2}
+    processor = {"image_processor_type": "ViTImageProcessor", **mean_std, **size}
+    (folder / "preprocessor_config.json").write_text(json.dumps(processor))
+    return folder
+
+
+def records_of(folder):
+    return FolderRecords(folder, load_folder(folder, "unlearned"))
+
+
+def write_csv(path, text):
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def run_audit(folder, monkeypatch, capsys, sides):
+    """`ruler audit` on one model; gives exit status, stderr and the report."""
+    lines = "\n".join(f'{side} = "{name}"' for side, name in sides.items())
+    settings = "[settings]\nn_permutations = 99\nn_bootstrap = 99\n"
+    (folder.parent / "audit.toml").write_text(f'[models]\nunlearned = "unlearned"\n[data]\n{lines}\n{settings}')
+    out = folder.parent / "out"
+    monkeypatch.setattr(sys, "argv", ["ruler", "audit", str(folder.parent / "audit.toml"), "--out", str(out)])
+    with pytest.raises(SystemExit) as stop:
+        ruler.cli.main()
+    report = json.loads((out / "report.json").read_text()) if out.exists() else None
+    return stop.value.code or 0, capsys.readouterr().err, report
+
+
+def test_texts_are_audited_from_the_folder_alone(text_folder, monkeypatch, capsys):
+    rng = np.random.default_rng(0)
+    for side, n in COUNTS.items():
+        rows = [f"{side}{row},{' '.join(rng.choice(VOCABULARY[5:], 6))},grave" for row in range(n)]
+        write_csv(text_folder.parent / f"{side}.csv", "\n".join(["id,text,label", *rows]))
+    sides = {side: f"{side}.csv" for side in COUNTS}
+    code, err, report = run_audit(text_folder, monkeypatch, capsys, sides)
+    assert code in (0, 1), err
+    assert set(report["outputs"]["unlearned"]) == {
+        "forget_accuracy",
+        "retain_accuracy",
+        "test_accuracy",
+        "membership_inference",
+    }
+    assert report["provenance"]["files"]["unlearned"].endswith("unlearned")
+
+
+def test_images_are_audited_from_the_folder_alone(image_folder, monkeypatch, capsys):
+    rng = np.random.default_rng(0)
+    for side, n in COUNTS.items():
+        for row in range(n):
+            place = image_folder.parent / side / f"LABEL_{row % 2}"
+            place.mkdir(parents=True, exist_ok=True)
+            pillow.fromarray(np.tile(rng.integers(256, size=3, dtype=np.uint8), (10, 9, 1))).save(place / f"{row}.png")
+    _, err, report = run_audit(image_folder, monkeypatch, capsys, {side: side for side in COUNTS})
+    assert report is not None, err  # untrained as it is, the model may be invalid evidence
+    assert "test_accuracy" in report["outputs"]["unlearned"]
+
+
+def test_faults_of_a_folder_are_said_in_a_line(text_folder, monkeypatch, capsys):
+    code, err, report = run_audit(text_folder, monkeypatch, capsys, {"forget": "a.csv", "retain": "a.csv"})
+    assert (code, report) == (2, None)
+    assert err.strip().endswith("a.csv must be a file; got nothing there. Check the path.")
+
+
+def test_texts_become_tokens_labels_and_ids(text_folder):
+    path = write_csv(text_folder.parent / "a.csv", '\ufeffid,text,label\na,"Fever, cough",grave\nb,rash,0\n')
+    records = records_of(text_folder).load(path)
+    assert [record["input_ids"] for record in records] == [[2, 5, 1, 6, 3], [2, 8, 3]]
+    assert [record["labels"] for record in records] == [1, 0]
+    assert [record["id"] for record in records] == ["a", "b"]
+
+
+def test_texts_longer_than_the_model_reads_are_cut(text_folder):
+    path = write_csv(text_folder.parent / "a.csv", "text\n" + "pain " * 40)
+    (record,) = records_of(text_folder).load(path)
+    assert record["input_ids"] == [2, *[7] * 10, 3]
+    assert "labels" not in record
+    assert "id" not in record
+
+
+@pytest.mark.parametrize(
+    ("text", "phrase"),
+    [
+        ("", "must have a column text, filled in every row; got no rows"),
+        ("words\nfever\n", "must have a column text, filled in every row; got words"),
+        ("label,text\n1\n", "must have a column text, filled in every row; got label, text"),
+        ("text,label\nfever,awful\n", r"as the model names its classes \(mild, grave\); got 'awful'"),
+        ("text,label\nfever\n", r"as the model names its classes \(mild, grave\); got ''"),
+        ('text\n"fever\n', "must be a sound .csv file; it cannot be read: unexpected end of data"),
+    ],
+)
+def test_bad_texts_are_refused(text_folder, text, phrase):
+    with pytest.raises(FileFormatError, match=phrase):
+        records_of(text_folder).load(write_csv(text_folder.parent / "a.csv", text))
+
+
+def test_images_are_prepared_as_the_processor_says(image_folder):
+    colours = np.zeros((2, 20, 30, 3), dtype=np.uint8)
+    colours[1] = 255
+    np.savez(image_folder.parent / "a.npz", inputs=colours, labels=[1, 0], ids=["x", "y"])
+    records = records_of(image_folder).load(image_folder.parent / "a.npz")
+    assert records["pixel_values"].shape == (2, 3, 8, 8)
+    np.testing.assert_allclose(records["pixel_values"][:, 0, 0, 0], [-2, 2], atol=1e-6)
+    assert records["labels"].tolist() == [1, 0]
+    assert records["id"].tolist() == ["x", "y"]
+
+
+def test_numbers_that_are_no_images_are_fed_as_they_are(image_folder):
+    values = np.random.default_rng(0).normal(size=(3, 3, 8, 8))
+    np.save(image_folder.parent / "a.npy", values)
+    records = records_of(image_folder).load(image_folder.parent / "a.npy")
+    np.testing.assert_array_equal(records["pixel_values"], values)
+    assert list(records) == ["pixel_values"]
+
+
+def test_image_folders_give_ids_and_classes(image_folder):
+    side = image_folder.parent / "side"
+    for name, shade in (("1/b.png", 255), ("LABEL_0/a.jpg", 0), ("1/.hidden.png", 9)):
+        (side / name).parent.mkdir(parents=True, exist_ok=True)
+        pillow.new("RGB", (6, 5), (shade,) * 3).save(side / name)
+    records = records_of(image_folder).load(side)
+    assert records["id"].tolist() == ["1/b.png", "LABEL_0/a.jpg"]
+    assert records["labels"].tolist() == [1, 0]
+    np.testing.assert_allclose(records["pixel_values"][:, 0, 0, 0], [2, -2], atol=0.05)
+
+
+def test_images_without_subfolders_have_no_classes(image_folder):
+    side = image_folder.parent / "side"
+    side.mkdir()
+    with pytest.raises(FileFormatError, match=r"must hold images \(\.png, \.jpg, \.jpeg\); got none"):
+        records_of(image_folder).load(side)
+    pillow.new("L", (6, 5)).save(side / "a.png")
+    assert "labels" not in records_of(image_folder).load(side)
+
+
+def test_bad_images_are_refused(image_folder):
+    side = image_folder.parent / "side"
+    (side / "walrus").mkdir(parents=True)
+    (side / "walrus" / "a.png").write_bytes(b"no image")
+    with pytest.raises(FileFormatError, match=r"a\.png must be a PNG or JPEG"):
+        records_of(image_folder).load(side)
+    pillow.new("RGB", (6, 5)).save(side / "walrus" / "a.png")
+    with pytest.raises(FileFormatError, match=r"as the model names its classes .* got 'walrus'"):
+        records_of(image_folder).load(side)
+    np.save(image_folder.parent / "grey.npy", np.zeros((2, 6, 6, 1), dtype=np.uint8))
+    with pytest.raises(FileFormatError, match=r"images must be such that the image processor .* shape \(6, 6, 1\)"):
+        records_of(image_folder).load(image_folder.parent / "grey.npy")
+
+
+def test_a_model_without_its_processor_is_told(image_folder):
+    (image_folder / "preprocessor_config.json").unlink()
+    np.save(image_folder.parent / "a.npy", np.zeros((2, 6, 6, 3), dtype=np.uint8))
+    with pytest.raises(FileFormatError, match=r"must hold an image processor; got none of preprocessor_config\.json"):
+        records_of(image_folder).load(image_folder.parent / "a.npy")
+
+
+def test_a_broken_processor_is_told(image_folder):
+    (image_folder / "preprocessor_config.json").write_text('{"image_processor_type": "Trap"}')
+    np.save(image_folder.parent / "a.npy", np.zeros((2, 6, 6, 3), dtype=np.uint8))
+    with pytest.raises(FileFormatError, match="must hold a sound image processor; it cannot be read"):
+        records_of(image_folder).load(image_folder.parent / "a.npy")
+
+
+def test_a_checkpoint_in_place_of_a_folder_is_told(tmp_path):
+    (tmp_path / "model.pt").touch()
+    with pytest.raises(FileFormatError, match=r"models\.oracle must be a folder .* got the file .* as models\.factory"):
+        load_folder(tmp_path / "model.pt", "oracle")
+
+
+def test_a_model_whose_head_was_not_saved_is_told(text_folder):
+    config = json.loads((text_folder / "config.json").read_text())
+    (text_folder / "config.json").write_text(json.dumps({**config, "architectures": ["BertForMaskedLM"]}))
+    with pytest.raises(CheckpointError, match=r"all weights of the oracle model; \d are missing, such as cls\.pred"):
+        load_folder(text_folder, "oracle")

@@ -111,17 +111,17 @@ def test_training_step_can_be_captured_in_a_graph(name: str) -> None:
         loss.backward()
         return loss
 
-    side = torch.cuda.Stream()
+    side, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
         for _ in range(3):
             step()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with torch.cuda.graph(graph, stream=side):
         loss = step()
     graph.replay()
     torch.cuda.synchronize()
     assert torch.isfinite(loss)
+    assert all(value.grad.isfinite().all() for value in model.parameters())
 
 
 def test_bert_is_read_at_cls_of_its_last_layer(bert_folder) -> None:

@@ -229,7 +229,7 @@ def test_nothing_given_is_misuse(run, tmp_path):
 
 def test_a_file_that_is_not_there_is_named(run, tmp_path):
     words = ["--unlearned-forget", "nowhere.npy", "--unlearned-retain", "nowhere.npy"]
-    assert_refused(tmp_path, run(*words), "nowhere.npy must be an embedding file or a folder of them; got nothing there")
+    assert_refused(tmp_path, run(*words), "nowhere.npy must be an embedding file or a folder of them; got nothing")
 
 
 def test_out_must_be_a_folder(run, tmp_path):
@@ -606,3 +606,29 @@ def test_only_the_named_folder_becomes_importable(tmp_path):
 def test_a_module_that_cannot_be_imported_is_named():
     with pytest.raises(InputError, match=r"models\.factory 'no_such:build' must name a module to import"):
         find_factory("no_such:build", "models.factory")
+
+
+def test_a_folder_of_shards_is_one_file(run, tmp_path):
+    rows = make_rows()
+    words = write_rows(tmp_path, rows)
+    code, expected, _ = run(*words)
+    for name in ("unlearned_retain", "oracle_retain"):
+        (tmp_path / name).mkdir()
+        for i, part in enumerate(np.array_split(np.load(tmp_path / f"{name}.npy"), 4)):
+            np.save(tmp_path / name / f"rows-{i}.npy", part)
+        words[words.index(str(tmp_path / f"{name}.npy"))] = str(tmp_path / name)
+    assert run(*words)[:2] == (code, expected)
+
+
+def test_a_long_audit_says_what_it_will_take(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("ruler.audit.plan.WORTH_PLANNING", 1e3)
+    _, out, err = run(*write_rows(tmp_path, make_rows()), "--n-reference", "150")
+    assert err.startswith("plan: about ")
+    assert "search 150 in 240 rows of width 8" in err
+    assert "took: " in err
+    assert "M4 ranks among 150 retain records drawn at random" in out
+
+
+def test_a_reference_goes_with_options_only(run, tmp_path):
+    (tmp_path / "audit.toml").write_text("")
+    assert_refused(tmp_path, run("audit.toml", "--n-reference", "150"), "must be named either in audit.toml or by")

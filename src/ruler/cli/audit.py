@@ -1,6 +1,8 @@
 """`ruler audit`: somebody's files or models to a verdict and a report."""
 
-from collections.abc import Callable, Collection
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -44,12 +46,18 @@ def audit(
     groups: Annotated[
         Path | None, typer.Option(help="Whose record it is: .csv or .parquet with a column group, .npy or .npz.")
     ] = None,
+    n_reference: Annotated[
+        int | None,
+        typer.Option(help="Rank M4 among this many retain records, drawn at random, instead of all: for millions."),
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("ruler-audit-report"),
 ) -> None:
     """Has a model forgotten? Compare its embeddings with controls, an oracle and the original.
 
     Embedding files (.npy .npz .parquet .safetensors .pt) hold the same records
-    in the same order for every model. Nothing in them is executed.
+    in the same order for every model. Nothing in them is executed. A folder of
+    .npy, .parquet or .safetensors shards, sorted by name, is one matrix and may
+    be larger than memory; long audits say first what they will take.
 
     A TOML file may instead name models and data: transformers folders with a
     CSV of texts or a folder of images for each side, or a function that builds
@@ -83,8 +91,8 @@ def audit(
         )
     if config is None:
         _check_pairs(files, _option)
-        report = _audit_files(files, groups, settings=None)
-    elif files or groups:
+        report = _audit_files(files, groups, _make_settings(n_reference))
+    elif files or groups or n_reference is not None:
         raise InputError(f"files must be named either in {config} or by options; got both. Leave one of them out.")
     else:
         report = _audit_config(config)
@@ -116,8 +124,31 @@ def _audit_files(files: dict[str, Path], groups: Path | None, settings: "AuditSe
         if f"{model}_forget" in files
     }
     labels = None if groups is None else load_groups(groups)
-    report = audit_embeddings(models.pop("unlearned"), **models, groups=labels, settings=settings)
+    with _planned(models, settings):
+        report = audit_embeddings(models.pop("unlearned"), **models, groups=labels, settings=settings)
     return _note_files(report, files if groups is None else {**files, "groups": groups})
+
+
+def _make_settings(n_reference: int | None) -> "AuditSettings":
+    from ruler.audit.settings import AuditSettings
+
+    return AuditSettings(n_reference=n_reference)
+
+
+@contextmanager
+def _planned(models: dict[str, Any], settings: "AuditSettings | None") -> Iterator[None]:
+    """Around a long audit: what it will take, before it starts, and what it took."""
+    from ruler.audit.plan import is_worth_planning, plan_audit
+
+    if not is_worth_planning(models["unlearned"]):
+        yield
+        return
+    plan = plan_audit(**models, settings=settings)
+    typer.echo(plan, err=True)
+    started_s = time.monotonic()
+    yield
+    took_min = (time.monotonic() - started_s) / 60
+    typer.echo(f"took: {took_min:.3g} min, {took_min * 60 / plan.elapsed_s:.2f} of the plan\n", err=True)
 
 
 def _check_pairs(files: Collection[str], spell: Callable[[str], str]) -> None:

@@ -85,7 +85,7 @@ def test_a_cluster_is_asked_for_by_name(recorder: Recorder, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["faces"], "got 'faces', which comes later"),
+        (["primary", "--smoke"], "smoke must be used with a diagnostic study"),
         (["primari"], "Did you mean 'primary'"),
         (["primary", "--datasets", "adlut"], "Did you mean 'adult'"),
         (["primary", "--methods", "bad_teacher"], "methods must name one that the study runs"),

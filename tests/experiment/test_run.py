@@ -179,7 +179,7 @@ def test_results_of_another_variant_are_not_mixed(tmp_path: Path) -> None:
 
 
 def test_variants() -> None:
-    studies = tuple(STUDIES.values())
+    studies = tuple(study for study in STUDIES.values() if study.engine != "diagnostic")
 
     def engines(engine: str | None, device: str) -> dict[str, str]:
         chosen = choose_variant(studies, engine=engine, device=device, is_imported=False)
@@ -224,3 +224,9 @@ def test_only_models_with_a_published_name_are_exported(tmp_path: Path) -> None:
     for study in (STUDIES["minibatch"], replace(TINY, engine="ensemble"), replace(TINY, forget_seeds=(1000,))):
         with pytest.raises(InputError, match="export-checkpoints must be used with models of the engine protocol"):
             export_models([study], settings_for(tmp_path), tmp_path)
+
+
+def test_diagnostic_studies_keep_their_engine_and_take_the_precision_of_the_device() -> None:
+    for device, precision in (("cpu", "float32"), ("cuda", "bfloat16")):
+        (study,) = choose_variant((STUDIES["images"],), engine=None, device=device, is_imported=False)
+        assert (study.engine, study.precision) == ("diagnostic", precision)

@@ -1,5 +1,6 @@
 """The store only grows, takes any number of writers, and gives back what was put in."""
 
+import math
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -46,7 +47,31 @@ def test_columns_are_the_documented_ones(path: Path) -> None:
         *("teacher_seed", "other_seed", "n_forget", "m1", "m2", "m2_mean_baseline", "m3", "m4", "mia"),
         *("forget_accuracy", "retain_accuracy", "test_accuracy", "engine", "models", "device", "elapsed_s"),
         *("ruler_version", "commit", "torch_version", "machine", "finished_at"),
+        *("architecture", "forget_choice", "precision", "size", "model", "m4_held_out", "m4_placebo"),
+        *("m4_placebo_sd", "m4_placebo_low", "m4_placebo_high", "m4_placebo_p", "n_groups"),
+        *("verdict", "m2_verdict", "m4_verdict", "m2_effect", "m4_effect", "m2_p_value", "m4_p_value"),
     ]
+
+
+def test_a_file_from_before_the_diagnostic_columns_gets_them_and_keeps_its_rows(path: Path) -> None:
+    with ResultStore(path) as store:
+        columns = [row[1] for row in store._connection.execute("PRAGMA table_info(results)")]
+    old = columns[: columns.index("architecture")]
+    path.unlink()
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"CREATE TABLE results ({', '.join(f'{chr(34)}{name}{chr(34)}' for name in old)})")
+        values = {"key": "k", "version": 1, "study": "primary", "n_forget": 5, "m4": 0.5}
+        row = [values.get(name) for name in old]
+        connection.execute(f"INSERT INTO results VALUES ({', '.join('?' * len(old))})", row)
+    connection.close()
+    found = load_results(path).iloc[0]
+    assert (found["study"], found["architecture"], found["size"], found["m4"]) == (
+        "primary",
+        "tabular_mlp",
+        "full",
+        0.5,
+    )
+    assert math.isnan(found["m4_held_out"])
 
 
 def test_the_first_row_of_a_cell_stays(path: Path) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from ruler.core.errors import InputError, UnknownNameError
-from ruler.experiment.studies import LATER_STUDIES, STUDIES, choose_studies, narrow_studies
+from ruler.experiment.studies import STUDIES, choose_studies, narrow_studies, shrink_studies
 
 
 def test_all_is_every_study_with_the_primary_first() -> None:
@@ -11,10 +11,34 @@ def test_all_is_every_study_with_the_primary_first() -> None:
     assert next(iter(STUDIES)) == "primary"
 
 
-@pytest.mark.parametrize("name", LATER_STUDIES)
-def test_studies_of_later_versions_are_named_as_such(name: str) -> None:
-    with pytest.raises(InputError, match=f"got '{name}', which comes later"):
-        choose_studies(name)
+@pytest.mark.parametrize(
+    ("name", "n_fractions", "n_architectures"),
+    [("large-tabular", 1, 3), ("images", 1, 2), ("faces", 3, 1), ("clinical", 3, 1)],
+)
+def test_diagnostic_studies_run_five_seeds_and_all_methods(name: str, n_fractions: int, n_architectures: int) -> None:
+    (study,) = choose_studies(name)
+    assert (len(study.seeds), len(study.methods), study.engine) == (5, 5, "diagnostic")
+    assert (len(study.forget_fractions), len(study.architectures)) == (n_fractions, n_architectures)
+
+
+def test_the_smallest_form_is_for_diagnostic_studies_alone() -> None:
+    assert {study.name for study in shrink_studies(choose_studies("all"))} == {
+        "large-tabular",
+        "images",
+        "faces",
+        "clinical",
+    }
+    with pytest.raises(InputError, match="smoke must be used with a diagnostic study: .*; got primary"):
+        shrink_studies(choose_studies("primary"))
+
+
+def test_datasets_keep_the_studies_that_can_run_on_them_and_their_architectures() -> None:
+    (left,) = narrow_studies(choose_studies("all"), datasets=["cifar10"])
+    assert (left.name, left.datasets, left.architectures) == ("images", ("cifar10",), ("small_cnn", "resnet18"))
+    with pytest.raises(InputError, match="datasets must name one that the study can run on: .*; got lfw"):
+        narrow_studies(choose_studies("primary"), datasets=["lfw"])
+    with pytest.raises(UnknownNameError, match="Did you mean 'cifar10'"):
+        narrow_studies(choose_studies("all"), datasets=["cifar11"])
 
 
 def test_unknown_study() -> None:
@@ -37,7 +61,7 @@ def test_narrowing_replaces_what_is_given_and_keeps_the_rest() -> None:
 
 def test_methods_drop_studies_that_run_none_of_them_but_not_the_oracles() -> None:
     left = narrow_studies(choose_studies("all"), methods=["bad_teacher"])
-    assert [study.name for study in left] == ["bad-teacher", "oracle-null"]
+    assert [study.name for study in left if study.engine != "diagnostic"] == ["bad-teacher", "oracle-null"]
 
 
 def test_one_seed_leaves_the_pairs_out_unless_they_are_all_that_is_asked_for() -> None:

@@ -12,6 +12,7 @@ from rich import progress as bars
 from rich.console import Console
 from typer.core import TyperCommand
 
+from ruler.cli.judge import judge
 from ruler.core.errors import InputError
 from ruler.core.registry import Registry
 from ruler.experiment.executors.cluster import ClusterSettings
@@ -26,7 +27,7 @@ from ruler.experiment.run import (
 )
 from ruler.experiment.settings import StudySettings
 from ruler.experiment.store import load_results
-from ruler.experiment.studies import choose_studies, narrow_studies
+from ruler.experiment.studies import choose_studies, narrow_studies, shrink_studies
 
 EXAMPLE = "Example: ruler reproduce primary --datasets breast_cancer heart_disease --seeds 3 --out results"
 _MISUSE, _INTERRUPTED = 2, 130
@@ -54,7 +55,11 @@ class SpreadCommand(TyperCommand):
 
 def reproduce(
     study: Annotated[
-        str, typer.Argument(help="primary, bad-teacher, oracle-null, minibatch, learning-rate, forget-seeds or all.")
+        str,
+        typer.Argument(
+            help="primary, bad-teacher, oracle-null, minibatch, learning-rate, forget-seeds, large-tabular, images, "
+            "clinical, faces or all."
+        ),
     ],
     datasets: Annotated[list[str] | None, typer.Option(help="Only these datasets (see `ruler data list`).")] = None,
     seeds: Annotated[int | None, typer.Option(help="Only training seeds 0 to N-1.")] = None,
@@ -76,6 +81,13 @@ def reproduce(
     ] = None,
     checkpoints: Annotated[Path | None, typer.Option(help="Use the published models in this folder.")] = None,
     export_checkpoints: Annotated[Path | None, typer.Option(help="Write models under the published names.")] = None,
+    language_model: Annotated[
+        str | None,
+        typer.Option(help="Folder of a transformers model for the study clinical; by default Bio_ClinicalBERT."),
+    ] = None,
+    smoke: Annotated[
+        bool, typer.Option("--smoke", help="A diagnostic study on few records for one epoch: does it run here?")
+    ] = False,
     out: Annotated[Path, typer.Option(help="Folder for results, tables and figures.")] = Path("ruler-results"),
 ) -> None:
     """Run a study of the paper and set its tables and figures beside the published numbers.
@@ -84,14 +96,22 @@ def reproduce(
     """
     cluster = _choose_cluster(executor, job_cpus=job_cpus, job_gpus=job_gpus)
     small = narrow_studies(
-        choose_studies(study),
+        shrink_studies(choose_studies(study)) if smoke else choose_studies(study),
         datasets=datasets or (),
         n_seeds=seeds,
         methods=methods or (),
         forget_fractions=forget_fractions or (),
     )
     studies = choose_variant(small, engine=engine, device=device, is_imported=checkpoints is not None)
-    settings = RunSettings(out=out, n_jobs=jobs, device=device, checkpoints=checkpoints, cluster=cluster)
+    settings = RunSettings(
+        out=out,
+        n_jobs=jobs,
+        device=device,
+        checkpoints=checkpoints,
+        judge=judge,
+        language_model=language_model,
+        cluster=cluster,
+    )
     try:
         summary = _run(studies, settings)
         if export_checkpoints is not None:

@@ -2,13 +2,17 @@
 
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from ruler.experiment.grid import Cell, Job
 from ruler.experiment.scores import Answers, Scores, compare, compare_shift
+
+Judge = Callable[[Any, Any, Any], Scores]
+"""Sides (forget, retain, held out) of a model, the same of its oracle or None, groups by side or None -> an audit's
+verdict. Auditing lies above this room, so whoever starts a run hands it in; workers import it by its name."""
 
 
 @dataclass(frozen=True)
@@ -19,11 +23,15 @@ class Workplace:
         models: Folder of trained models; None takes the cache.
         checkpoints: Folder of published checkpoints, for imported models.
         device: ``cpu`` or ``cuda``; the protocol runs on a CPU alone.
+        judge: Audits the models of diagnostic studies; None leaves verdicts out.
+        language_model: Folder of the clinical study's pretrained model; None looks for one.
     """
 
     models: Path | None = None
     checkpoints: Path | None = None
     device: str = "cpu"
+    judge: Judge | None = None
+    language_model: str | None = None
 
 
 @dataclass(frozen=True)
@@ -60,6 +68,10 @@ class Bench(Protocol):
         """Size of the cell's forget set."""
         ...
 
+    def judge(self, model: Answers, oracle: Answers | None) -> Scores:
+        """What an audit says of a model, where it is asked for."""
+        ...
+
 
 def run_job(job: Job, workplace: Workplace) -> Iterator[Outcome]:
     """Do a job's cells one after the other; a cell that fails is told of, and the next one goes on."""
@@ -81,6 +93,10 @@ def _make_bench(job: Job, workplace: Workplace) -> Bench:
         from ruler.experiment.ensemble import EnsembleBench
 
         return EnsembleBench(job, workplace)
+    if job.cells[0].engine == "diagnostic":
+        from ruler.experiment.diagnostic.bench import DiagnosticBench
+
+        return DiagnosticBench(job, workplace)
     from ruler.experiment.protocol import ProtocolBench
 
     return ProtocolBench(job.cells[0].dataset, workplace)
@@ -92,14 +108,15 @@ def measure(cell: Cell, bench: Bench) -> Scores:
     An oracle alone has no distance from itself; a pair of oracles is only compared; the original has moved by
     nothing, so it has no M3.
     """
-    n_forget = {"n_forget": bench.count_forget(cell)}
+    n_forget: Scores = {"n_forget": bench.count_forget(cell)}
     oracle = bench.ask_oracle(cell, cell.seed)
     if cell.other_seed is not None:
         return n_forget | compare(oracle, bench.ask_oracle(cell, cell.other_seed))
     if cell.method == "oracle":
-        return n_forget | oracle.alone
+        return n_forget | oracle.alone | bench.judge(oracle, None)
     original = bench.ask_original(cell)
     if cell.method == "original":
-        return n_forget | original.alone | compare(original, oracle)
+        return n_forget | original.alone | compare(original, oracle) | bench.judge(original, oracle)
     unlearned = bench.ask_unlearned(cell)
-    return n_forget | unlearned.alone | compare(unlearned, oracle) | compare_shift(unlearned, original, oracle)
+    scores = n_forget | unlearned.alone | compare(unlearned, oracle) | bench.judge(unlearned, oracle)
+    return scores | compare_shift(unlearned, original, oracle)

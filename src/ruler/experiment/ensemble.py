@@ -11,7 +11,7 @@ from ruler.experiment.cell import Workplace
 from ruler.experiment.grid import Cell, Job
 from ruler.experiment.protocol import choose_unlearning
 from ruler.experiment.records import Records, load_parts, make_records
-from ruler.experiment.scores import Answers, Run, ask
+from ruler.experiment.scores import Answers, Run, Scores, ask
 from ruler.training.ensemble import EnsembleMember, StackedMLP, train_ensemble
 from ruler.unlearning import UnlearningSettings
 from ruler.unlearning.ensemble import unlearn_ensemble
@@ -58,6 +58,10 @@ class EnsembleBench:
         if isinstance(found, RulerError):
             raise found
         return self._ask(found[0], found[1], _draw_of(cell))
+
+    def judge(self, model: Answers, oracle: Answers | None) -> Scores:
+        """Nothing: the tabular studies measure and test as the paper does."""
+        return {}
 
     def _ask(self, models: StackedMLP, member: int, draw: Draw) -> Answers:
         run: Run = partial(models.run_member, member=member)

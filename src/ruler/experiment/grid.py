@@ -3,17 +3,24 @@
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from itertools import combinations, product
 
 from ruler.data import TABULAR_SETS
+from ruler.experiment.domains import DOMAINS
 from ruler.experiment.settings import StudySettings
 
 CELL_VERSION = 1
 """Raised with every change that can move a number in a row; part of each cell's key."""
 
+_LATER_FIELDS = ("architecture", "forget_choice", "precision", "size")
+"""Absent from the key at their defaults, so that rows from before they came stay finished."""
+
 _TRAINING_EPOCHS, _UNLEARNING_EPOCHS = 50, 10
+_STEP_COST = {"residual_mlp": 2, "ft_transformer": 10, "small_cnn": 4, "resnet18": 40, "bert_mlm": 100}
+"""What a record costs in a training step, against one of the tabular MLP."""
+
 _TRAIN_SHARE = 0.8
 _FIXED_ROWS = 1500  # what a model costs whatever its size, in rows: steps of a tiny set are bound by call overhead
 
@@ -27,6 +34,9 @@ class Cell:
         learning_rate: Of unlearning; None for original and oracle.
         teacher_seed: Of Bad Teacher; None for others.
         other_seed: Second oracle of a pair; None for others.
+        forget_choice: How whole groups were chosen to be forgotten.
+        precision: Of diagnostic training; None elsewhere.
+        size: ``smoke`` for a run on few records.
 
     Example:
         >>> cell = Cell("primary", "adult", "scrub", 0.05, 0, 5e-4)
@@ -46,11 +56,19 @@ class Cell:
     other_seed: int | None = None
     engine: str = "protocol"
     models: str = "trained"
+    architecture: str = "tabular_mlp"
+    forget_choice: str = "random"
+    precision: str | None = None
+    size: str = "full"
 
     @cached_property
     def key(self) -> str:
         """SHA-256 of all fields and the version of the pipeline: the row's primary key."""
-        content = json.dumps({"version": CELL_VERSION, **asdict(self)}, sort_keys=True)
+        values = asdict(self)
+        for field in fields(self):
+            if field.name in _LATER_FIELDS and values[field.name] == field.default:
+                del values[field.name]
+        content = json.dumps({"version": CELL_VERSION, **values}, sort_keys=True)
         return hashlib.sha256(content.encode()).hexdigest()
 
 
@@ -71,7 +89,9 @@ class Job:
     def name(self) -> str:
         """What a person would call it."""
         first, n_seeds = self.cells[0], len({cell.seed for cell in self.cells})
-        return f"{first.study} {first.dataset} " + (f"seed {first.seed}" if n_seeds == 1 else f"{n_seeds} seeds")
+        model = f"{first.architecture} " if first.engine == "diagnostic" else ""
+        seeds = f"seed {first.seed}" if n_seeds == 1 else f"{n_seeds} seeds"
+        return f"{first.study} {first.dataset} {model}{seeds}"
 
     @cached_property
     def cost(self) -> float:
@@ -81,7 +101,10 @@ class Job:
         originals = {c.seed for c in self.cells if c.method != "oracle"}
         unlearned = sum((c.learning_rate or 0) / 5e-4 for c in self.cells)
         epochs = _TRAINING_EPOCHS * (len(trained) + len(originals)) + _UNLEARNING_EPOCHS * unlearned
-        return epochs * (_TRAIN_SHARE * TABULAR_SETS[self.cells[0].dataset].n_rows + _FIXED_ROWS)
+        dataset = self.cells[0].dataset
+        if dataset in DOMAINS:
+            return epochs * DOMAINS[dataset].n_records * _STEP_COST.get(self.cells[0].architecture, 1)
+        return epochs * (_TRAIN_SHARE * TABULAR_SETS[dataset].n_rows + _FIXED_ROWS)
 
 
 def list_cells(study: StudySettings) -> tuple[Cell, ...]:
@@ -90,34 +113,44 @@ def list_cells(study: StudySettings) -> tuple[Cell, ...]:
     Example:
         >>> from ruler.experiment.studies import STUDIES
         >>> [len(list_cells(study)) for study in STUDIES.values()]
-        [1800, 900, 450, 300, 1200, 3000]
+        [1800, 900, 450, 300, 1200, 3000, 210, 210, 125, 135]
     """
     return tuple(_generate_pairs(study) if study.compares_oracles else _generate_cells(study))
 
 
 def _generate_cells(study: StudySettings) -> Iterator[Cell]:
-    for dataset, forget_seed, fraction, seed in product(
-        study.datasets, study.forget_seeds, study.forget_fractions, study.seeds
-    ):
-        for method, rate, teacher_seed in _list_methods(study):
-            yield Cell(
-                study=study.name,
-                dataset=dataset,
-                method=method,
-                forget_fraction=fraction,
-                seed=seed,
-                learning_rate=rate,
-                batch_size=study.batch_size,
-                forget_seed=forget_seed,
-                teacher_seed=teacher_seed,
-                engine=study.engine,
-                models=study.models,
-            )
+    for dataset, architecture in product(study.datasets, study.architectures):
+        if dataset in DOMAINS and architecture not in DOMAINS[dataset].architectures:
+            continue
+        is_control = dataset in DOMAINS and DOMAINS[dataset].is_control
+        for choice, forget_seed, fraction, seed in product(
+            study.forget_choices, study.forget_seeds, study.forget_fractions, study.seeds
+        ):
+            if choice != "random" and fraction != max(study.forget_fractions):
+                continue  # the most frequent group, and one alone, are the same at every fraction
+            for method, rate, teacher_seed in _list_methods(study, is_bare=is_control or choice != "random"):
+                yield Cell(
+                    study=study.name,
+                    dataset=dataset,
+                    method=method,
+                    forget_fraction=fraction,
+                    seed=seed,
+                    learning_rate=rate,
+                    batch_size=study.batch_size,
+                    forget_seed=forget_seed,
+                    teacher_seed=teacher_seed,
+                    engine=study.engine,
+                    models=study.models,
+                    architecture=architecture,
+                    forget_choice=choice,
+                    precision=study.precision,
+                    size=study.size,
+                )
 
 
-def _list_methods(study: StudySettings) -> list[tuple[str, float | None, int | None]]:
+def _list_methods(study: StudySettings, *, is_bare: bool = False) -> list[tuple[str, float | None, int | None]]:
     listed: list[tuple[str, float | None, int | None]] = []
-    for method, rate in product(study.methods, study.learning_rates):
+    for method, rate in product(() if is_bare else study.methods, study.learning_rates):
         teachers = study.teacher_seeds if method == "bad_teacher" else (None,)
         listed += [(method, rate, teacher) for teacher in teachers]
     references = [("oracle", None, None), ("original", None, None)] if study.has_reference_rows else []
@@ -144,14 +177,14 @@ def _generate_pairs(study: StudySettings) -> Iterator[Cell]:
 def group_jobs(cells: Sequence[Cell]) -> tuple[Job, ...]:
     """Cells -> jobs: studies in their order, so that later ones find earlier models, each longest job first.
 
-    Models one by one: a job holds a dataset, training seed and forget-set seed, whose original serves all its
-    fractions. Pairs of oracles, and ensembles: a job holds a dataset.
+    Models one by one: a job holds a dataset, architecture, training seed and forget-set seed, whose original serves all
+    its fractions. Pairs of oracles, and ensembles: a job holds a dataset.
     """
     groups: dict[tuple[object, ...], list[Cell]] = {}
     for cell in cells:
         is_whole = cell.other_seed is not None or cell.engine == "ensemble"
         part = () if is_whole else (cell.seed, cell.forget_seed)
-        groups.setdefault((cell.study, cell.dataset, *part), []).append(cell)
+        groups.setdefault((cell.study, cell.dataset, cell.architecture, *part), []).append(cell)
     rank = {study: i for i, study in enumerate(dict.fromkeys(cell.study for cell in cells))}
     jobs = [Job(tuple(group)) for group in groups.values()]
     return tuple(sorted(jobs, key=lambda job: (rank[job.cells[0].study], -job.cost)))

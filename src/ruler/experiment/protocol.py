@@ -11,7 +11,7 @@ from ruler.core.types import Partition
 from ruler.experiment.cell import Workplace
 from ruler.experiment.grid import Cell
 from ruler.experiment.records import Records, load_parts, make_records
-from ruler.experiment.scores import Answers, Run, ask
+from ruler.experiment.scores import Answers, Run, Scores, ask
 from ruler.experiment.settings import PAPER_FORGET_SEED, PAPER_RATE
 from ruler.models import TabularMLP
 from ruler.training import CheckpointStore, TrainingSettings, export_published, import_published, train_tabular
@@ -58,6 +58,10 @@ class ProtocolBench:
         )
         assert isinstance(model, TabularMLP)  # unlearning works on a copy
         return ask(run_model(model), records)
+
+    def judge(self, model: Answers, oracle: Answers | None) -> Scores:
+        """Nothing: the tabular studies measure and test as the paper does."""
+        return {}
 
     def export(self, cell: Cell, folder: Path) -> None:
         """Write the cell's original and oracle under the authors' file names."""

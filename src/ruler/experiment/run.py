@@ -5,13 +5,15 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from ruler.core.checks import check_number
 from ruler.core.errors import InputError
 from ruler.core.optional import load_optional
 from ruler.core.registry import Registry
-from ruler.data import TABULAR_SETS, fetch_tabular, locate
-from ruler.experiment.cell import Workplace
+from ruler.data import locate
+from ruler.experiment.cell import Judge, Workplace
+from ruler.experiment.domains import find_source
 from ruler.experiment.executors.cluster import ClusterSettings
 from ruler.experiment.executors.local import Task, run_local
 from ruler.experiment.executors.ray import run_ray
@@ -37,6 +39,8 @@ class RunSettings:
         device: ``cpu`` or ``cuda``.
         models: Folder of trained models; None takes the cache.
         checkpoints: Folder of published checkpoints, for studies of imported models.
+        judge: Audits the models of diagnostic studies; None leaves verdicts out.
+        language_model: Folder of the clinical study's pretrained model; None looks for one.
         cluster: Run on a Ray cluster; None runs on this machine alone, without Ray.
     """
 
@@ -45,6 +49,8 @@ class RunSettings:
     device: str = "cpu"
     models: Path | None = None
     checkpoints: Path | None = None
+    judge: Judge | None = None
+    language_model: str | None = None
     cluster: ClusterSettings | None = None
 
     def __post_init__(self) -> None:
@@ -95,7 +101,7 @@ def choose_variant(
     """Studies set to an engine: by default the protocol on a CPU and the ensemble on a GPU.
 
     Studies with mini batches, which the ensemble cannot train and nobody published, follow the protocol on the CPU
-    with models trained here in any case.
+    with models trained here in any case. Diagnostic studies train in bfloat16 on a GPU and in float32 on a CPU.
 
     Raises:
         InputError: The protocol on a GPU, an ensemble of imported models, or imported models for mini batches alone.
@@ -119,10 +125,13 @@ def choose_variant(
             "checkpoints must be left out for mini batches; got a folder. The published models were trained full batch."
         )
     source = "imported" if is_imported else "trained"
-    return tuple(
-        study if study.batch_size is not None else replace(study, engine=chosen, models=source)  # type: ignore[arg-type]
-        for study in studies
-    )
+    return tuple(_set_variant(study, chosen, source, device) for study in studies)
+
+
+def _set_variant(study: StudySettings, engine: Any, source: Any, device: str) -> StudySettings:
+    if study.engine == "diagnostic":
+        return replace(study, precision="bfloat16" if _is_cuda(device) else "float32")
+    return study if study.batch_size is not None else replace(study, engine=engine, models=source)
 
 
 def _is_cuda(device: str) -> bool:
@@ -219,13 +228,16 @@ def _write_study_file(studies: Sequence[StudySettings], path: Path) -> None:
 def _fetch_data(datasets: set[str]) -> None:
     """Download what is absent, once and before any worker starts."""
     for key in sorted(datasets):
-        if locate(TABULAR_SETS[key]).place == "to download":
-            fetch_tabular(key, progress=True)
+        entry, fetch = find_source(key)
+        if locate(entry).place == "to download":
+            fetch(entry.key, progress=True)
 
 
 def _execute(jobs: Sequence[Job], settings: RunSettings, store: ResultStore, watch: "_Watch") -> None:
     n_cores = _count_cores()
-    workplace = Workplace(settings.models, settings.checkpoints, settings.device)
+    workplace = Workplace(
+        settings.models, settings.checkpoints, settings.device, settings.judge, settings.language_model
+    )
     if settings.cluster is not None:
         run_ray(
             jobs,

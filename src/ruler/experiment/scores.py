@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 Run = Callable[[Any], "tuple[torch.Tensor, torch.Tensor]"]
 """Rows (n, d) -> representations (n, p) and logits (n, n_classes), in eval mode."""
 
-Scores = dict[str, float]
-"""Column -> number; a metric that does not apply is absent."""
+Scores = dict[str, float | str]
+"""Column -> number, or a word of a verdict; what does not apply is absent."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +46,7 @@ def ask(run: Run, records: Records, *, gallery_device: str = "cpu") -> Answers:
         for rows in (records.partition.retain, records.partition.forget)
     )
     test = Predictions(run(records.parts.test_features)[1].double().cpu().numpy(), records.parts.test_target)
-    alone = {
+    alone: Scores = {
         "m4": m4(forget, gallery),
         "mia": membership_inference(gone, test),
         "forget_accuracy": accuracy(gone),

@@ -8,13 +8,19 @@ from ruler.core.checks import check_number
 from ruler.core.errors import InputError
 from ruler.core.registry import Registry
 from ruler.data import TABULAR_SETS
+from ruler.experiment.domains import DATASETS, DOMAINS
 
 PAPER_RATE = 5e-4
 PAPER_FORGET_SEED = 999
 APPROXIMATE_METHODS = ("gradient_ascent", "neggrad_plus", "fine_tuning", "scrub")
 ENGINES = ("protocol", "ensemble")
+"""Of the tabular studies; the diagnostic ones have an engine of their own, ``diagnostic``."""
 MODEL_SOURCES = ("trained", "imported")
-METHOD_NAMES = Registry("method", dict.fromkeys((*APPROXIMATE_METHODS, "bad_teacher")))
+ALL_METHODS = (*APPROXIMATE_METHODS, "bad_teacher")
+METHOD_NAMES = Registry("method", dict.fromkeys(ALL_METHODS))
+FORGET_CHOICES = ("random", "most_frequent", "single")
+PRECISIONS = ("float32", "bfloat16")
+SIZES = ("full", "smoke")
 
 
 @dataclass(frozen=True)
@@ -23,7 +29,7 @@ class StudySettings:
 
     Args:
         name: Name of the study; ends up in every row.
-        datasets: Keys of tabular sets.
+        datasets: Keys of the ten tabular sets, or of diagnostic ones.
         methods: Unlearning methods; none for a study of oracles alone.
         forget_fractions: Shares of the training rows to forget.
         seeds: Training seeds, shared by original and oracle.
@@ -33,8 +39,13 @@ class StudySettings:
         batch_size: Of training and unlearning; None takes all rows at once.
         has_reference_rows: Whether the original and the oracle get rows of their own.
         compares_oracles: Whether all pairs of differently seeded oracles are compared.
-        engine: ``protocol``, the paper's loop model by model on a CPU, or ``ensemble``, many at once.
+        engine: ``protocol``, the paper's loop model by model on a CPU, ``ensemble``, many at once, or
+            ``diagnostic``, mini batches of any architecture on any device.
         models: ``trained`` here, or ``imported`` from published checkpoints.
+        architectures: Of diagnostic studies; each dataset takes those made for it.
+        forget_choices: How whole groups are chosen; others than ``random`` get rows of the references alone.
+        precision: Of diagnostic training; None elsewhere.
+        size: ``smoke`` runs a diagnostic study on few records for an epoch, to see that it runs.
 
     Example:
         >>> StudySettings("own", datasets=("adlut",), methods=("scrub",))
@@ -53,20 +64,26 @@ class StudySettings:
     batch_size: int | None = None
     has_reference_rows: bool = False
     compares_oracles: bool = False
-    engine: Literal["protocol", "ensemble"] = "protocol"
+    engine: Literal["protocol", "ensemble", "diagnostic"] = "protocol"
     models: Literal["trained", "imported"] = "trained"
+    architectures: tuple[str, ...] = ("tabular_mlp",)
+    forget_choices: tuple[Literal["random", "most_frequent", "single"], ...] = ("random",)
+    precision: Literal["float32", "bfloat16"] | None = None
+    size: Literal["full", "smoke"] = "full"
 
     def __post_init__(self) -> None:
-        for field in ("datasets", "forget_fractions", "seeds", "forget_seeds", "learning_rates", "teacher_seeds"):
+        for field in _LISTS:
             _check_distinct(getattr(self, field), field)
+        known = DOMAINS if self.engine == "diagnostic" else DATASETS if self.datasets[0] in DOMAINS else TABULAR_SETS
         for key in self.datasets:
-            TABULAR_SETS[key]
+            known[key]
         for method in self.methods:
             METHOD_NAMES[method]
         _check_numbers(self)
         if self.compares_oracles and len(self.seeds) < 2:
             raise InputError(f"seeds must be at least 2 to compare oracles; got {len(self.seeds)} in {self.name!r}.")
-        _check_choice(self.engine, "engine", ENGINES)
+        _check_choice(self.engine, "engine", (*ENGINES, "diagnostic"))
+        _check_diagnostic(self)
         _check_choice(self.models, "models", MODEL_SOURCES)
         if self.engine == "ensemble" and (self.batch_size is not None or self.models == "imported"):
             raise InputError(
@@ -77,6 +94,35 @@ class StudySettings:
             raise InputError(
                 f"models must be 'trained' for mini batches; got 'imported' in {self.name!r}. "
                 "The published checkpoints were trained full batch."
+            )
+
+
+_LISTS = (
+    *("datasets", "forget_fractions", "seeds", "forget_seeds", "learning_rates", "teacher_seeds"),
+    *("architectures", "forget_choices"),
+)
+
+
+def _check_diagnostic(study: StudySettings) -> None:
+    """A diagnostic dataset needs the diagnostic engine, and each needs an architecture that is made for it."""
+    is_diagnostic = study.engine == "diagnostic"
+    _check_choice(study.size, "size", SIZES)
+    for choice in study.forget_choices:
+        _check_choice(choice, "forget_choices", FORGET_CHOICES)
+    if (study.precision is not None) != is_diagnostic or (is_diagnostic and study.models == "imported"):
+        raise InputError(
+            f"precision must be given for the engine diagnostic and for no other, with models trained here; got "
+            f"{study.precision!r}, engine {study.engine!r} and models {study.models!r} in {study.name!r}."
+        )
+    if is_diagnostic:
+        _check_choice(str(study.precision), "precision", PRECISIONS)
+    for key in study.datasets:
+        fitting = DOMAINS[key].architectures if key in DOMAINS else ("tabular_mlp",)
+        if is_diagnostic != (key in DOMAINS) or not set(fitting) & set(study.architectures):
+            raise InputError(
+                f"architectures must hold one for {key}: {', '.join(fitting)}, with the engine "
+                f"{'diagnostic' if key in DOMAINS else 'protocol or ensemble'}; got {', '.join(study.architectures)} "
+                f"and {study.engine} in {study.name!r}."
             )
 
 

@@ -37,17 +37,40 @@ _SCORES = {
     **dict.fromkeys(("m1", "m2", "m2_mean_baseline", "m3", "m4", "mia"), "REAL"),
     **dict.fromkeys(("forget_accuracy", "retain_accuracy", "test_accuracy"), "REAL"),
 }
+_CONTROLS = {
+    "m4_held_out": "REAL",
+    **dict.fromkeys(("m4_placebo", "m4_placebo_sd", "m4_placebo_low", "m4_placebo_high", "m4_placebo_p"), "REAL"),
+    "n_groups": "INTEGER",
+}
+_JUDGEMENT = {
+    **dict.fromkeys(("verdict", "m2_verdict", "m4_verdict"), "TEXT"),
+    **dict.fromkeys(("m2_effect", "m4_effect", "m2_p_value", "m4_p_value"), "REAL"),
+}
 _VARIANT = {"engine": "TEXT NOT NULL", "models": "TEXT NOT NULL"}
+_DIAGNOSTIC = {
+    "architecture": "TEXT NOT NULL DEFAULT 'tabular_mlp'",
+    "forget_choice": "TEXT NOT NULL DEFAULT 'random'",
+    "precision": "TEXT",
+    "size": "TEXT NOT NULL DEFAULT 'full'",
+    "model": "TEXT",
+    **_CONTROLS,
+    **_JUDGEMENT,
+}
+"""Columns that came later: a file from before them gets them when it is opened."""
 _PROVENANCE = {
     "device": "TEXT",
     "elapsed_s": "REAL",
     **dict.fromkeys(("ruler_version", "commit", "torch_version", "machine", "finished_at"), "TEXT"),
 }
-_COLUMNS = _CELL | _SCORES | _VARIANT | _PROVENANCE
-_NUMERIC = ("learning_rate", "batch_size", "teacher_seed", "other_seed", *_SCORES)
+_FIRST_COLUMNS = _CELL | _SCORES | _VARIANT | _PROVENANCE
+_COLUMNS = _FIRST_COLUMNS | _DIAGNOSTIC
+_NUMERIC = (
+    *("learning_rate", "batch_size", "teacher_seed", "other_seed", *_SCORES),
+    *(name for name, kind in _DIAGNOSTIC.items() if not kind.startswith("TEXT")),
+)
 _ORDER = (
     *("study", "dataset", "forget_fraction", "forget_seed", "seed", "other_seed"),
-    *("method", "learning_rate", "teacher_seed"),
+    *("method", "learning_rate", "teacher_seed", "architecture", "forget_choice"),
 )
 _PATIENCE_S = 60.0
 _PAUSE_S = 0.01
@@ -100,6 +123,7 @@ class ResultStore:
             self._connection.execute("PRAGMA synchronous = NORMAL")
             if not self._has_schema():
                 self._connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
+                self._add_later_columns()
             if not self._has_schema():
                 raise sqlite3.DatabaseError("tables with other columns")
         except sqlite3.DatabaseError as error:
@@ -118,6 +142,15 @@ class ResultStore:
                 if "locked" not in str(error) or time.monotonic() > deadline_s:
                     raise
                 time.sleep(_PAUSE_S)
+
+    def _add_later_columns(self) -> None:
+        """Give a file from an earlier version the columns that came since."""
+        self._connection.execute("BEGIN IMMEDIATE")
+        found = [row[1] for row in self._connection.execute("PRAGMA table_info(results)")]
+        if found == ["key", "version", *_FIRST_COLUMNS]:
+            for name, kind in _DIAGNOSTIC.items():
+                self._connection.execute(f'ALTER TABLE results ADD COLUMN "{name}" {kind}')
+        self._connection.execute("COMMIT")
 
     def _has_schema(self) -> bool:
         found = [row[1] for row in self._connection.execute("PRAGMA table_info(results)")]
@@ -170,16 +203,26 @@ class ResultStore:
         """A file holds a study in one variant, so that no table mixes two.
 
         Raises:
-            InputError: The file has rows of the same study made by another engine or from other models.
+            InputError: The file has rows of the same study by another engine, from other models, in another precision
+                or size.
         """
-        wanted = {cell.study: (cell.engine, cell.models) for cell in cells}
-        query = "SELECT DISTINCT study, engine, models FROM results WHERE version = ?"
-        for study, *variant in self._connection.execute(query, (CELL_VERSION,)):
-            if wanted.get(study, tuple(variant)) != tuple(variant):
+        wanted = {cell.study: tuple(map(str, _variant_of(cell))) for cell in cells}
+        query = "SELECT DISTINCT study, engine, models, precision, size FROM results WHERE version = ?"
+        for study, *found in self._connection.execute(query, (CELL_VERSION,)):
+            variant = tuple(map(str, found))
+            if wanted.get(study, variant) != variant:
                 raise InputError(
-                    f"{self.path} must hold the study {study} in one variant; got rows of {' / '.join(variant)} models "
-                    f"and a run of {' / '.join(wanted[study])} models. Name another folder with --out."
+                    f"{self.path} must hold the study {study} in one variant; got rows of {_name(variant)} models "
+                    f"and a run of {_name(wanted[study])} models. Name another folder with --out."
                 )
+
+
+def _variant_of(cell: Cell) -> tuple[object, ...]:
+    return cell.engine, cell.models, cell.precision, cell.size
+
+
+def _name(variant: tuple[str, ...]) -> str:
+    return " / ".join(part for part in variant if part not in ("None", "full"))
 
 
 def load_results(path: str | Path) -> "pd.DataFrame":

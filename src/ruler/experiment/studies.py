@@ -2,13 +2,34 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from ruler.core.checks import check_number
 from ruler.core.errors import InputError
 from ruler.core.registry import Registry
-from ruler.experiment.settings import APPROXIMATE_METHODS, METHOD_NAMES, StudySettings
+from ruler.data import TABULAR_SETS
+from ruler.experiment.domains import DATASETS, DOMAINS
+from ruler.experiment.settings import ALL_METHODS, APPROXIMATE_METHODS, METHOD_NAMES, StudySettings
 
-LATER_STUDIES = ("large-tabular", "images", "clinical", "faces")
+
+def _diagnose(name: str, *datasets: str, **settings: Any) -> StudySettings:
+    """A diagnostic study of section 5.5: five seeds, all methods, original and oracle beside them."""
+    architectures = dict.fromkeys(model for key in datasets for model in DOMAINS[key].architectures)
+    return StudySettings(
+        name,
+        datasets=datasets,
+        methods=ALL_METHODS,
+        seeds=tuple(range(5)),
+        has_reference_rows=True,
+        engine="diagnostic",
+        architectures=tuple(architectures),
+        precision="float32",
+        **settings,
+    )
+
+
+_IMAGES_BATCH, _TABLES_BATCH, _TEXTS_BATCH = 128, 256, 16
+_BERT_RATE = 5e-5
 
 STUDIES: Registry[StudySettings] = Registry(
     "study",
@@ -38,6 +59,10 @@ STUDIES: Registry[StudySettings] = Registry(
                 seeds=tuple(range(5)),
                 forget_seeds=tuple(range(999, 1004)),
             ),
+            _diagnose("large-tabular", "covertype", "higgs", forget_fractions=(0.05,), batch_size=_TABLES_BATCH),
+            _diagnose("images", "cifar10", "svhn", "cifar100", forget_fractions=(0.05,), batch_size=_IMAGES_BATCH),
+            _diagnose("faces", "lfw", forget_choices=("random", "most_frequent", "single"), batch_size=_IMAGES_BATCH),
+            _diagnose("clinical", "mtsamples", "mtsamples_rows", learning_rates=(_BERT_RATE,), batch_size=_TEXTS_BATCH),
         )
     },
 )
@@ -47,7 +72,6 @@ def choose_studies(name: str) -> tuple[StudySettings, ...]:
     """The study of this name, or every study there is for ``all``.
 
     Raises:
-        InputError: A study of the paper that this version does not run yet.
         UnknownNameError: No such study.
 
     Example:
@@ -56,11 +80,6 @@ def choose_studies(name: str) -> tuple[StudySettings, ...]:
     """
     if name == "all":
         return tuple(STUDIES.values())
-    if name in LATER_STUDIES:
-        raise InputError(
-            f"study must be one that this version runs: {', '.join(STUDIES)} or all; got {name!r}, which comes later. "
-            "Choose one of these."
-        )
     return (STUDIES[name],)
 
 
@@ -76,6 +95,7 @@ def narrow_studies(
 
     Args:
         n_seeds: Seeds 0 to ``n_seeds - 1``.
+        datasets: A study that can run on none of them is dropped.
         methods: A study that runs none of them is dropped; the study of oracles is kept.
 
     Raises:
@@ -88,6 +108,8 @@ def narrow_studies(
     """
     for method in methods:
         METHOD_NAMES[method]
+    for dataset in datasets:
+        DATASETS[dataset]
     if n_seeds is not None:
         check_number(n_seeds, "seeds", minimum=1, is_whole=True)
     narrowed = []
@@ -95,21 +117,64 @@ def narrow_studies(
         kept = tuple(method for method in study.methods if method in methods) if methods else study.methods
         if not kept and not study.compares_oracles:
             continue
+        chosen = tuple(key for key in datasets if key in _list_possible(study)) if datasets else study.datasets
+        if not chosen:
+            continue
         if study.compares_oracles and n_seeds == 1 and len(studies) > 1:
             continue  # one seed has no pairs; asked for alone, the study says so
         narrowed.append(
             replace(
                 study,
-                datasets=tuple(datasets) or study.datasets,
+                datasets=chosen,
+                architectures=_list_fitting(study, chosen),
                 seeds=study.seeds if n_seeds is None else tuple(range(n_seeds)),
                 methods=kept,
                 forget_fractions=tuple(forget_fractions) or study.forget_fractions,
             )
         )
     if not narrowed:
+        if datasets:
+            possible = dict.fromkeys(key for study in studies for key in _list_possible(study))
+            raise InputError(
+                f"datasets must name one that the study can run on: {', '.join(possible)}; got {', '.join(datasets)}. "
+                "Choose another study or dataset."
+            )
         known = dict.fromkeys(method for study in studies for method in study.methods)
         raise InputError(
             f"methods must name one that the study runs: {', '.join(known)}; got {', '.join(methods)}. "
             "bad_teacher has a study of its own: bad-teacher."
         )
     return tuple(narrowed)
+
+
+def shrink_studies(studies: Sequence[StudySettings]) -> tuple[StudySettings, ...]:
+    """The diagnostic ones among the studies in their smallest form: a seed, few records, an epoch.
+
+    Raises:
+        InputError: None of them is diagnostic.
+
+    Example:
+        >>> small, = shrink_studies(choose_studies("images"))
+        >>> small.size, small.seeds
+        ('smoke', (0,))
+    """
+    small = tuple(replace(study, size="smoke", seeds=(0,)) for study in studies if study.engine == "diagnostic")
+    if not small:
+        known = [study.name for study in STUDIES.values() if study.engine == "diagnostic"]
+        raise InputError(
+            f"smoke must be used with a diagnostic study: {', '.join(known)}; got {studies[0].name}. "
+            "Narrow a tabular one with --datasets and --seeds."
+        )
+    return small
+
+
+def _list_possible(study: StudySettings) -> tuple[str, ...]:
+    """Datasets that a study may be run on: a tabular one on all ten, a diagnostic one on its own."""
+    return study.datasets if study.engine == "diagnostic" else tuple(TABULAR_SETS)
+
+
+def _list_fitting(study: StudySettings, datasets: Sequence[str]) -> tuple[str, ...]:
+    if study.engine != "diagnostic":
+        return study.architectures
+    fitting = {model for key in datasets for model in DOMAINS[key].architectures}
+    return tuple(model for model in study.architectures if model in fitting)

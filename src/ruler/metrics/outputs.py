@@ -62,6 +62,21 @@ def membership_inference(forget: Predictions, test: Predictions, *, seed: int = 
     """
     member = _compute_losses(*_check_predictions(forget, "forget"))
     stranger = _compute_losses(*_check_predictions(test, "test"))
+    return balance_membership(member, stranger, seed=seed)
+
+
+def balance_membership(member: FloatArray, stranger: FloatArray, *, seed: int = 42) -> float:
+    """`membership_inference` from the losses themselves, for models that are no classifiers.
+
+    Args:
+        member: (n,) losses of the forget records.
+        stranger: (m,) losses of records the model was never trained on.
+        seed: Of the draw.
+
+    Example:
+        >>> balance_membership(np.array([0.1, 0.2]), np.array([0.3, 0.4, 0.5]))
+        1.0
+    """
     size = min(len(member), len(stranger))
     draw = np.random.RandomState(seed)
     member, stranger = _draw(member, size, draw), _draw(stranger, size, draw)

@@ -1,0 +1,1 @@
+"""The diagnostic studies beyond the ten tables: large tables, images, faces and clinical text."""

@@ -1,0 +1,190 @@
+"""The models of one diagnostic job, each made when first asked for, and what is measured of them."""
+
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from torch import nn
+
+from ruler.core.types import IndexArray, Partition
+from ruler.experiment.cell import Judge, Workplace
+from ruler.experiment.diagnostic.groups import compare_with_placebos, count_groups, survey
+from ruler.experiment.diagnostic.labs import ClassifierLab, Lab, Reading
+from ruler.experiment.diagnostic.material import Material, load_material
+from ruler.experiment.domains import DOMAINS
+from ruler.experiment.grid import Cell, Job
+from ruler.experiment.records import BASELINE_ROWS, BASELINE_SEED, GALLERY_ROWS
+from ruler.experiment.scores import Answers, Scores
+from ruler.metrics.outputs import balance_membership
+from ruler.metrics.percentile_rank import rank_within
+from ruler.neighbors import find_neighbors
+from ruler.training import CheckpointStore
+
+JUDGED_ROWS = 5000
+"""Most retain, and most held-out, records that an audit within a study reads: a random draw of them."""
+
+_JUDGED_SEED = 43
+Draw = tuple[float, int, str]
+"""Forget fraction, seed and choice of a forget set."""
+
+
+@dataclass(frozen=True, eq=False)
+class DiagnosticAnswers(Answers):
+    """What one model says, with the sides that an audit compares."""
+
+    sides: tuple[npt.NDArray[Any], ...] = ()  # forget, retain, held out
+    groups: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
+
+
+class DiagnosticBench:
+    """The models of cells that share a dataset, an architecture and a training seed.
+
+    Args:
+        job: The cells.
+        workplace: Names device, cache, language model and judge.
+    """
+
+    def __init__(self, job: Job, workplace: Workplace) -> None:
+        first = job.cells[0]
+        self._judge: Judge | None = workplace.judge
+        self._device = workplace.device
+        self._material = load_material(first.dataset, first.size, workplace.language_model)
+        self._lab = _open_lab(first, self._material, workplace)
+        self._cut = cache(self._material.cut)
+        self._original = cache(self._train_original)
+        self._original_reading = cache(lambda cell: self._lab.read(self._original(cell)))
+        self._oracle = cache(self._make_oracle)
+
+    def count_forget(self, cell: Cell) -> int:
+        """Size of the cell's forget set."""
+        return len(self._cut(*_draw_of(cell)).forget)
+
+    def ask_original(self, cell: Cell) -> Answers:
+        """The original model of the cell's seed."""
+        return self._answer(self._original_reading(_shared(cell)), cell, is_trained_on_all=True)
+
+    def ask_oracle(self, cell: Cell, seed: int) -> Answers:
+        """The oracle of this seed for the cell's forget set."""
+        return self._oracle(_shared(cell), seed, _draw_of(cell))
+
+    def ask_unlearned(self, cell: Cell) -> Answers:
+        """The original after the cell's method."""
+        partition = self._cut(*_draw_of(cell))
+        model = self._lab.unlearn(cell, self._original(_shared(cell)), partition.forget, partition.retain)
+        return self._answer(self._lab.read(model), cell)
+
+    def judge(self, model: Answers, oracle: Answers | None) -> Scores:
+        """The audit's own verdict on a model."""
+        if self._judge is None:
+            return {}
+        assert isinstance(model, DiagnosticAnswers)
+        assert oracle is None or isinstance(oracle, DiagnosticAnswers)
+        return self._judge(model.sides, None if oracle is None else oracle.sides, model.groups or None)
+
+    def _train_original(self, cell: Cell) -> nn.Module:
+        return self._lab.train(cell, np.arange(self._material.n_train), cell.seed)
+
+    def _make_oracle(self, cell: Cell, seed: int, draw: Draw) -> Answers:
+        model = self._lab.train(cell, self._cut(*draw).retain, seed)
+        fraction, forget_seed, choice = draw
+        whole = replace(cell, forget_fraction=fraction, forget_seed=forget_seed, forget_choice=choice)
+        return self._answer(self._lab.read(model), whole)
+
+    def _answer(self, reading: Reading, cell: Cell, *, is_trained_on_all: bool = False) -> Answers:
+        partition = self._cut(*_draw_of(cell))
+        held_out = np.arange(self._material.n_train, len(self._material.inputs))
+        rows = reading.rows
+        alone: Scores = {
+            **_score_outputs(reading, partition, held_out),
+            **self._score_ranks(rows, partition, held_out),
+        }
+        if self._material.groups is not None:
+            alone |= self._score_groups(rows, partition, cell, float(alone["m4"]), is_trained_on_all)
+        if self._material.language is not None:
+            alone["model"] = self._material.language.description
+        baseline = _draw(partition.retain, BASELINE_ROWS, BASELINE_SEED)
+        judged = (partition.forget, *(_draw(part, JUDGED_ROWS, _JUDGED_SEED) for part in (partition.retain, held_out)))
+        groups = self._material.groups
+        return DiagnosticAnswers(
+            forget=_fetch(rows, partition.forget),
+            baseline=_fetch(rows, baseline),
+            alone=alone,
+            sides=tuple(_fetch(rows, part) for part in judged),
+            groups={}
+            if groups is None
+            else {side: groups[part] for side, part in zip(("forget", "retain", "held_out"), judged, strict=True)},
+        )
+
+    def _score_ranks(self, rows: Any, partition: Partition, held_out: IndexArray) -> Scores:
+        """M4 of the forget records, and of held-out records in the same gallery."""
+        is_capped = self._material.groups is None  # where groups matter, a cap would hide the neighbours in question
+        gallery = partition.retain[:GALLERY_ROWS] if is_capped else partition.retain
+        reference = find_neighbors(rows[gallery], rows[gallery], exclude_self=True).similarity[:, 0]
+        ranks = {
+            name: rank_within(find_neighbors(rows[part], rows[gallery]).similarity[:, 0], reference)
+            for name, part in (("m4", partition.forget), ("m4_held_out", held_out))
+        }
+        return {name: float(values.mean()) for name, values in ranks.items()}
+
+    def _score_groups(
+        self, rows: Any, partition: Partition, cell: Cell, value: float, is_trained_on_all: bool
+    ) -> Scores:
+        """Where M4 of the forget set lies among whole groups that take its role in the same model.
+
+        In the original every training group could have been drawn; in the other models only those that were kept.
+        """
+        groups = self._material.groups
+        assert groups is not None
+        among = np.arange(self._material.n_train) if is_trained_on_all else partition.retain
+        scores: Scores = {"n_groups": count_groups(groups, partition.forget)}
+        return scores | compare_with_placebos(
+            value,
+            survey(rows[among], groups[among]),
+            len(partition.forget),
+            is_single=cell.forget_choice == "single",
+        )
+
+
+def _score_outputs(reading: Reading, partition: Partition, held_out: IndexArray) -> Scores:
+    sides = {"forget": partition.forget, "retain": partition.retain, "test": held_out}
+    scores: Scores = {f"{side}_accuracy": float(reading.hits[rows].mean()) for side, rows in sides.items()}
+    scores["mia"] = balance_membership(reading.losses[partition.forget], reading.losses[held_out])
+    return scores
+
+
+def _open_lab(cell: Cell, material: Material, workplace: Workplace) -> Lab:
+    if DOMAINS[cell.dataset].kind == "texts":
+        from ruler.experiment.diagnostic.language import LanguageLab
+
+        return LanguageLab(material, workplace.device, CheckpointStore(workplace.models))
+    return ClassifierLab(material, workplace.device)
+
+
+def _shared(cell: Cell) -> Cell:
+    """The cell without what its original does not depend on: equal for all that share one."""
+    return replace(
+        cell,
+        method="original",
+        forget_fraction=0.0,
+        forget_seed=0,
+        forget_choice="random",
+        learning_rate=None,
+        teacher_seed=None,
+    )
+
+
+def _draw_of(cell: Cell) -> Draw:
+    return cell.forget_fraction, cell.forget_seed, cell.forget_choice
+
+
+def _draw(rows: IndexArray, most: int, seed: int) -> IndexArray:
+    if len(rows) <= most:
+        return rows
+    return rows[np.random.RandomState(seed).choice(len(rows), most, replace=False)]
+
+
+def _fetch(rows: Any, index: IndexArray) -> npt.NDArray[Any]:
+    values: npt.NDArray[Any] = rows[index].double().cpu().numpy()
+    return values

@@ -1,0 +1,114 @@
+"""Whole groups in the forget role: how far M4 strays for people, or documents, that nobody forgot."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ruler.core.types import FloatArray, IndexArray, Neighbors
+from ruler.metrics.percentile_rank import rank_within
+from ruler.neighbors import find_neighbors
+
+N_SETS = 200
+_NEIGHBOURS = 64
+_DRAW_SEED = 0
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Surroundings:
+    """The records of a model in which groups take turns at the forget role.
+
+    Args:
+        rows: (n, p) representations.
+        neighbors: The nearest other records of each, descending.
+        groups: (n,) whose record each is.
+    """
+
+    rows: Any
+    neighbors: Neighbors
+    groups: npt.NDArray[Any]
+
+
+def survey(rows: Any, groups: npt.NDArray[Any]) -> Surroundings:
+    """Find every record's neighbours once, so that many sets can be ranked."""
+    n_neighbors = min(_NEIGHBOURS, len(groups) - 1)
+    return Surroundings(rows, find_neighbors(rows, rows, k=n_neighbors, exclude_self=True), groups)
+
+
+def rank_set(around: Surroundings, is_chosen: Mask) -> float:
+    """M4 of the chosen records against all others, as if the chosen ones were to be forgotten.
+
+    Example:
+        >>> rows = np.array([[1.0, 0.0], [1.0, 0.1], [0.0, 1.0], [0.1, 1.0], [0.5, 1.0]])
+        >>> around = survey(rows, np.array(["a", "a", "b", "c", "c"]))
+        >>> rank_set(around, around.groups == "a")
+        0.0
+    """
+    nearest = _find_nearest_outside(around, is_chosen)
+    return float(rank_within(nearest[is_chosen], nearest[~is_chosen]).mean())
+
+
+def _find_nearest_outside(around: Surroundings, is_chosen: Mask) -> FloatArray:
+    """Similarity of each record to its nearest record, itself aside, that is not among the chosen."""
+    is_free = ~is_chosen[around.neighbors.index]
+    found = np.take_along_axis(around.neighbors.similarity, is_free.argmax(1)[:, None], 1)[:, 0]
+    lost = np.flatnonzero(~is_free.any(1))  # all the neighbours that are known are among the chosen
+    if lost.size:
+        base = np.flatnonzero(~is_chosen)
+        again = find_neighbors(around.rows[lost], around.rows[base], k=min(2, len(base)))
+        is_self = base[again.index[:, 0]] == lost
+        found[lost] = np.where(is_self, again.similarity[:, -1], again.similarity[:, 0])
+    return found
+
+
+def draw_sets(groups: npt.NDArray[Any], n_records: int, *, is_single: bool) -> Iterator[Mask]:
+    """Sets of whole groups: each group alone, or random ones that reach about ``n_records`` records.
+
+    Example:
+        >>> [mask.sum().item() for mask in draw_sets(np.array([1, 1, 2, 3]), 1, is_single=True)]
+        [2, 1, 1]
+    """
+    names, members = np.unique(groups, return_inverse=True)
+    if is_single:
+        yield from (members == i for i in range(len(names)))
+        return
+    sizes = np.bincount(members)
+    rng = np.random.default_rng(_DRAW_SEED)
+    for _ in range(N_SETS):
+        order = rng.permutation(len(names))
+        n_taken = int(np.searchsorted(np.cumsum(sizes[order]), n_records)) + 1
+        yield np.isin(members, order[: min(n_taken, len(names) - 1)])
+
+
+def compare_with_placebos(value: float, around: Surroundings, n_records: int, *, is_single: bool) -> dict[str, float]:
+    """How unusual is M4 of a forget set among sets of whole groups of about its size?
+
+    Args:
+        value: M4 of the forget set.
+        around: The records whose groups take the forget role.
+        n_records: Size of the forget set.
+        is_single: The forget set is one group, drawn as such: every group alone is its placebo.
+
+    Returns:
+        Mean, deviation, 2.5% and 97.5% points of the placebos, and the two-sided p-value of ``value`` among them.
+    """
+    sets = draw_sets(around.groups, n_records, is_single=is_single)
+    drawn = np.array([rank_set(around, chosen) for chosen in sets])
+    n_as_far = int((np.abs(drawn - drawn.mean()) >= abs(value - drawn.mean()) - 1e-12).sum())
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    return {
+        "m4_placebo": float(drawn.mean()),
+        "m4_placebo_sd": float(drawn.std(ddof=1)),
+        "m4_placebo_low": float(low),
+        "m4_placebo_high": float(high),
+        "m4_placebo_p": (1 + n_as_far) / (1 + len(drawn)),
+    }
+
+
+def count_groups(groups: npt.NDArray[Any], rows: IndexArray) -> int:
+    """Distinct groups among some records."""
+    return len(np.unique(groups[rows]))

@@ -1,0 +1,178 @@
+"""The lab of masked language models: one pretrained model, fine-tuned and unlearned on sentences."""
+
+import copy
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from ruler.core.seeding import seeded
+from ruler.core.types import IndexArray
+from ruler.experiment.diagnostic.labs import Reading
+from ruler.experiment.diagnostic.material import Language, Material
+from ruler.experiment.diagnostic.recipes import (
+    HEAD_TRAINING,
+    choose_diagnostic_unlearning,
+    choose_training,
+    shorten,
+)
+from ruler.experiment.grid import Cell
+from ruler.models.bert_mlm import load_masked_language_model
+from ruler.training import (
+    CheckpointStore,
+    MaskedSentences,
+    Recipe,
+    TrainingSettings,
+    cross_entropy,
+    describe_training,
+    optimize,
+)
+from ruler.unlearning import unlearn
+
+READ_BLOCK = 256
+ASKED_SHARE = 0.15
+READ_SEED = 7  # the same tokens are asked of every model
+HEAD_SEED = 0
+
+
+class LanguageLab:
+    """Texts.
+
+    Args:
+        material: Of the cells' dataset.
+        device: Where models and sentences lie.
+        store: Keeps the pretrained model once its head is trained.
+    """
+
+    def __init__(self, material: Material, device: str, store: CheckpointStore) -> None:
+        assert material.language is not None
+        self._language: Language = material.language
+        self._device, self._store = device, store
+        distinct, place = material.distinct
+        self._distinct = torch.from_numpy(distinct).to(device)
+        self._place = torch.from_numpy(place).to(device)
+        self._bases: dict[str, nn.Module] = {}
+
+    def train(self, cell: Cell, rows: IndexArray, seed: int) -> nn.Module:
+        """The pretrained model, fine-tuned on these sentences."""
+        with seeded(seed):
+            model = copy.deepcopy(self._find_base(cell))
+            sources = {"data": self._select(rows)}
+            optimize(model, cross_entropy, sources, choose_training(cell), seed=seed)
+        return model.eval()
+
+    def unlearn(self, cell: Cell, model: nn.Module, forget: IndexArray, retain: IndexArray) -> nn.Module:
+        """The model after the cell's method."""
+        settings = choose_diagnostic_unlearning(cell)
+        return unlearn(cell.method, model, forget=self._select(forget), retain=self._select(retain), settings=settings)
+
+    @torch.inference_mode()
+    def read(self, model: nn.Module) -> Reading:
+        """[CLS] of every sentence as it is, in full precision; loss and hits on a fixed draw of masked tokens."""
+        model.eval()
+        trunk: Any = getattr(model, str(model.base_model_prefix))
+        blocks, losses, hits = [], [], []
+        for tokens, is_asked in self._blocks:
+            seen = {"input_ids": tokens, "attention_mask": self._attend(tokens)}
+            blocks.append(trunk(**seen).last_hidden_state[:, 0])
+            loss, hit = self._answer(model, tokens, is_asked)
+            losses.append(loss)
+            hits.append(hit)
+        place = self._place_in_blocks
+        scores = (torch.cat(part)[place].cpu().numpy() for part in (losses, hits))
+        return Reading(torch.cat(blocks)[place], *scores)
+
+    def _answer(
+        self, model: nn.Module, tokens: torch.Tensor, is_asked: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Mean loss and share of hits of each sentence; outputs need no more than half precision on a GPU."""
+        hidden = tokens.masked_fill(is_asked, self._language.vocabulary.mask_id)
+        with torch.autocast(tokens.device.type, torch.bfloat16, enabled=tokens.is_cuda):
+            logits = model(input_ids=hidden, attention_mask=self._attend(tokens)).logits
+        asked = logits[is_asked].float()
+        loss, hit = torch.zeros(tokens.shape, device=tokens.device), torch.zeros(tokens.shape, device=tokens.device)
+        loss[is_asked] = nn.functional.cross_entropy(asked, tokens[is_asked], reduction="none")
+        hit[is_asked] = (asked.argmax(1) == tokens[is_asked]).float()
+        n_asked = is_asked.sum(1).clamp(min=1)
+        return loss.double().sum(1) / n_asked, hit.double().sum(1) / n_asked
+
+    @cached_property
+    def _order(self) -> torch.Tensor:
+        """Sentences by length: blocks of alike lengths are cut to the longest, and few of their tokens are padding."""
+        return torch.argsort(self._attend(self._distinct).sum(1), stable=True)
+
+    @cached_property
+    def _blocks(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Tokens and which of them are asked for, in the order of lengths."""
+        blocks = []
+        for rows in self._order.split(READ_BLOCK):
+            n_tokens = int(self._attend(self._distinct[rows]).sum(1).max())
+            blocks.append((self._distinct[rows, :n_tokens], self._asked[rows, :n_tokens]))
+        return blocks
+
+    @cached_property
+    def _place_in_blocks(self) -> torch.Tensor:
+        """Where each record is among the sentences in the order of lengths."""
+        return torch.argsort(self._order)[self._place]
+
+    @cached_property
+    def _asked(self) -> torch.Tensor:
+        """Which tokens every model is asked for: a fixed draw of the ordinary ones, at least one a sentence."""
+        tokens = self._distinct.cpu()
+        is_ordinary = ~torch.isin(tokens, torch.tensor(self._language.vocabulary.special_ids))
+        draw = torch.rand(tokens.shape, generator=torch.Generator().manual_seed(READ_SEED))
+        draw = draw.where(is_ordinary, torch.inf)
+        is_least = draw == draw.amin(1, keepdim=True)
+        return (((draw < ASKED_SHARE) | is_least) & is_ordinary).to(self._device)
+
+    def _attend(self, tokens: torch.Tensor) -> torch.Tensor:
+        return (tokens != self._language.vocabulary.pad_id).long()
+
+    def _select(self, rows: IndexArray) -> MaskedSentences:
+        return self._mask(self._distinct[self._place[torch.from_numpy(rows).to(self._device)]])
+
+    def _mask(self, tokens: torch.Tensor) -> MaskedSentences:
+        words = self._language.vocabulary
+        return MaskedSentences(
+            tokens,
+            self._attend(tokens),
+            mask_id=words.mask_id,
+            special_ids=words.special_ids,
+            vocab_size=words.size,
+        )
+
+    def _find_base(self, cell: Cell) -> nn.Module:
+        """The model that original and oracle start from."""
+        if cell.size not in self._bases:
+            self._bases[cell.size] = self._make_base(cell)
+        return self._bases[cell.size]
+
+    def _make_base(self, cell: Cell) -> nn.Module:
+        with seeded(HEAD_SEED):
+            model, has_head = load_masked_language_model(self._language.folder)
+        model.to(self._device)
+        if not has_head:
+            settings = shorten(HEAD_TRAINING, cell)
+            recipe = self._describe_head(model, settings)
+            model.load_state_dict(self._store.get_or_train(recipe, lambda: self._train_head(model, settings)))
+        return nn.Module.eval(model)
+
+    def _train_head(self, model: nn.Module, settings: TrainingSettings) -> dict[str, Any]:
+        with seeded(HEAD_SEED):
+            tokens = torch.from_numpy(self._language.head_tokens).to(self._device)
+            optimize(model, cross_entropy, {"data": self._mask(tokens)}, settings, seed=HEAD_SEED)
+        return model.state_dict()
+
+    def _describe_head(self, model: nn.Module, settings: TrainingSettings) -> Recipe:
+        tokens = self._language.head_tokens
+        return describe_training(
+            model,
+            tokens,
+            np.zeros(0),
+            partition=None,
+            settings=settings,
+            seed=HEAD_SEED,
+            trainer=f"masked language modelling on {self._device}, from {self._language.description}",
+        )

@@ -1,0 +1,192 @@
+"""A diagnostic dataset -> what models are trained on, held out from them, and measured on."""
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ruler.core.types import IndexArray, Partition
+from ruler.data import (
+    choose_groups,
+    load_faces,
+    load_images,
+    load_tabular,
+    load_texts,
+    partition_rows,
+    sample_rows,
+    split,
+)
+from ruler.experiment.diagnostic.vocabulary import Vocabulary, tokenize
+from ruler.experiment.domains import DOMAINS
+
+Array = npt.NDArray[Any]
+
+TABLE_ROWS = 100_000  # the paper's sample
+HELD_OUT_IDENTITIES = 0.15  # share of faces, whole identities, that no model sees: the control and the test set
+N_DOCUMENTS, N_HELD_OUT_DOCUMENTS = 1000, 200  # for training and for the control; the others can train a missing head
+SPLIT_SEED = 999
+SMOKE_ROWS, SMOKE_IMAGES, SMOKE_PEOPLE = 600, 96, 12
+SMOKE_SIDE = 8  # pixels: a smoke run also takes every fourth pixel or so
+MOST_TOKENS = 128
+
+
+@dataclass(frozen=True, eq=False)
+class Language:
+    """What token numbers mean, and the model that knows them.
+
+    Args:
+        folder: Of the pretrained model.
+        description: Its name, for the results.
+        head_tokens: (m, n_tokens) sentences of documents that are neither forgotten, retained nor held out: a head
+            that the folder lacks is trained on them.
+    """
+
+    folder: Path
+    description: str
+    vocabulary: Vocabulary
+    head_tokens: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Material:
+    """Records as a model takes them; training records first, held-out ones after them.
+
+    Args:
+        inputs: (n, ...) array; for texts token numbers (n, n_tokens), padded with 0.
+        labels: (n,) classes; None for texts.
+        groups: (n,) whose record it is; None where every record stands for itself.
+        n_train: How many of the records are for training.
+        n_classes: Columns of the logits; for texts the size of the vocabulary.
+        scale: A forget fraction counts all records of the dataset: training records times this number.
+        language: Of texts: their model, its vocabulary, and sentences that no study uses.
+    """
+
+    inputs: Array
+    labels: IndexArray | None
+    groups: Array | None
+    n_train: int
+    n_classes: int
+    scale: float = 1.0
+    language: Language | None = None
+
+    @cached_property
+    def distinct(self) -> tuple[Array, IndexArray]:
+        """Distinct inputs, and which of them each record is: identical records are read once, and so tie exactly."""
+        flat = np.ascontiguousarray(self.inputs).reshape(len(self.inputs), -1)
+        rows = np.ascontiguousarray(flat).view(f"V{flat.dtype.itemsize * flat.shape[1]}").reshape(-1)
+        names = {}
+        place = np.fromiter((names.setdefault(row.tobytes(), len(names)) for row in rows), np.int64, len(rows))
+        first = np.unique(place, return_index=True)[1]
+        return self.inputs[first], place
+
+    def cut(self, fraction: float, seed: int, choice: str) -> Partition:
+        """The training records to forget and to retain."""
+        if self.groups is None:
+            return partition_rows(self.n_train, fraction, seed=seed)
+        return choose_groups(self.groups[: self.n_train], fraction * self.scale, seed=seed, choice=choice)
+
+
+@lru_cache(maxsize=2)
+def load_material(dataset: str, size: str = "full", language_model: str | None = None) -> Material:
+    """Everything that a diagnostic study needs of a dataset; kept while a process works on it.
+
+    Args:
+        dataset: Key of a diagnostic dataset.
+        size: ``smoke`` takes a few hundred records.
+        language_model: Folder of a transformers model for texts; None looks for one.
+    """
+    kind = DOMAINS[dataset].kind
+    if kind == "table":
+        return _load_table(dataset, size)
+    if kind == "images":
+        return _load_images(dataset, size)
+    if kind == "faces":
+        return _load_faces(dataset, size)
+    return _load_texts(dataset, size, language_model)
+
+
+def _load_table(dataset: str, size: str) -> Material:
+    data = load_tabular(dataset)
+    n_rows = SMOKE_ROWS if size == "smoke" else TABLE_ROWS
+    if len(data) > n_rows:
+        data = sample_rows(data, n_rows, seed=SPLIT_SEED)
+    parts = split(data)
+    return Material(
+        inputs=np.concatenate([parts.train_features, parts.test_features]),
+        labels=np.concatenate([parts.train_target, parts.test_target]),
+        groups=None,
+        n_train=len(parts.train_target),
+        n_classes=len(data.classes),
+    )
+
+
+def _load_images(dataset: str, size: str) -> Material:
+    parts = load_images(dataset)
+    n_train, n_test = (SMOKE_IMAGES, SMOKE_IMAGES // 2) if size == "smoke" else (len(parts.train), len(parts.test))
+    images = np.concatenate([parts.train.images[:n_train], parts.test.images[:n_test]])
+    return Material(
+        inputs=_normalise(_thin_out(images) if size == "smoke" else images, n_train),
+        labels=np.concatenate([parts.train.target[:n_train], parts.test.target[:n_test]]),
+        groups=None,
+        n_train=n_train,
+        n_classes=len(parts.train.classes),
+    )
+
+
+def _load_faces(dataset: str, size: str) -> Material:
+    faces = load_faces(dataset)
+    images, target, groups = faces.images, faces.target, np.asarray(faces.groups)
+    if size == "smoke":
+        names, sizes = np.unique(groups, return_counts=True)
+        kept = np.flatnonzero(np.isin(groups, names[np.argsort(sizes, kind="stable")[:SMOKE_PEOPLE]]))
+        images, target, groups = _thin_out(images[kept]), target[kept], groups[kept]
+    control = choose_groups(groups, HELD_OUT_IDENTITIES, seed=SPLIT_SEED + 1)
+    order = np.concatenate([control.retain, control.forget])
+    n_train = len(control.retain)
+    return Material(
+        inputs=_normalise(images[order], n_train),
+        labels=target[order],
+        groups=groups[order],
+        n_train=n_train,
+        n_classes=len(faces.classes),
+        scale=len(order) / n_train,
+    )
+
+
+def _load_texts(dataset: str, size: str, language_model: str | None) -> Material:
+    from ruler.models.bert_mlm import resolve_language_model
+
+    folder, description = resolve_language_model(language_model)
+    texts = load_texts("mtsamples", by="row" if dataset.endswith("_rows") else "distinct")
+    documents = np.asarray(texts.documents)
+    n_train, n_control = (12, 4) if size == "smoke" else (N_DOCUMENTS, N_HELD_OUT_DOCUMENTS)
+    drawn = np.random.RandomState(SPLIT_SEED).permutation(np.unique(documents))
+    names = np.split(drawn[: 2 * n_train] if size == "smoke" else drawn, [n_train, n_train + n_control])
+    train, control, head = (np.flatnonzero(np.isin(documents, part)) for part in names)
+    order = np.concatenate([train, control])
+    tokens, vocabulary = tokenize([texts.sentences[i] for i in np.concatenate([order, head])], folder, MOST_TOKENS)
+    return Material(
+        inputs=tokens[: len(order)],
+        labels=None,
+        groups=documents[order],
+        n_train=len(train),
+        n_classes=vocabulary.size,
+        language=Language(folder, description, vocabulary, tokens[len(order) :]),
+    )
+
+
+def _thin_out(images: Array) -> Array:
+    step = max(1, min(images.shape[1:3]) // SMOKE_SIDE)
+    return images[:, ::step, ::step]
+
+
+def _normalise(images: Array, n_train: int) -> Array:
+    """(n, h, w, c) bytes -> (n, c, h, w) float32, each channel scaled by mean and deviation of the training images."""
+    scaled = np.ascontiguousarray(images.transpose(0, 3, 1, 2)).astype(np.float32) / np.float32(255)
+    mean = scaled[:n_train].mean(axis=(0, 2, 3), keepdims=True, dtype=np.float64)
+    deviation = scaled[:n_train].std(axis=(0, 2, 3), keepdims=True, dtype=np.float64)
+    normalised: Array = ((scaled - mean) / deviation).astype(np.float32)
+    return normalised

@@ -230,6 +230,13 @@ def test_fewer_seeds_of_a_diagnostic_study_are_not_judged(diagnostics):
     assert "3 runs where the paper has 5" in compared.note.iloc[0]
 
 
+def test_a_smoke_run_is_shown_and_not_judged(diagnostics):
+    compared = compare_diagnostics(diagnostics.assign(size="smoke"), "12", "13", "14", "text")
+    assert compared.agrees.isna().all()
+    assert compared.ours.notna().all()
+    assert compared.note.str.startswith("a smoke run: not judged").all()
+
+
 def test_higgs_says_beside_every_number_that_it_is_smaller(diagnostics):
     tables = ("12", "text")
     compared = compare_diagnostics(diagnostics, *tables).query("dataset == 'higgs'")

@@ -1,5 +1,6 @@
 import math
 
+import numpy as np
 import pytest
 
 from ruler.paper.diagnostics.findings import FINDINGS, NEAR, Check, check_findings, judge
@@ -88,6 +89,13 @@ def test_too_few_seeds_are_not_judged(diagnostics):
     assert set(found.outcome) == {"not judged"}
     assert found.holds.isna().all()
     assert found.ours.notna().all()
+
+
+def test_a_smoke_run_is_no_evidence(diagnostics):
+    assert check_findings(check_results(diagnostics.assign(size="smoke"))).empty
+    diagnostics["size"] = np.where(diagnostics.study == "faces", "smoke", "full")
+    found = outcomes(diagnostics)
+    assert (found[4], found[7]) == ("not run", "confirmed")
 
 
 def test_a_missing_condition_leaves_its_finding_open(diagnostics):

@@ -27,7 +27,9 @@ def test_results_of_before_the_diagnostic_studies_get_defaults(results):
     checked = check_results(results.drop(columns=[name for name in DEFAULTS if name in results]))
     assert set(checked.architecture) == {"tabular_mlp"}
     assert set(checked.forget_choice) == {"random"}
-    assert checked[[name for name in DEFAULTS if name not in ("architecture", "forget_choice")]].isna().all(axis=None)
+    assert set(checked["size"]) == {"full"}
+    filled = ("architecture", "forget_choice", "size")
+    assert checked[[name for name in DEFAULTS if name not in filled]].isna().all(axis=None)
     assert checked.m4_placebo_p.dtype == np.float64
 
 

@@ -79,6 +79,13 @@ def test_missing_columns_leave_cells_empty_and_say_not_recorded(diagnostics):
     assert "not recorded\n-" not in page
 
 
+def test_a_smoke_run_is_called_one(diagnostics, page):
+    smoke = describe(diagnostics[diagnostics.study == "clinical"].assign(size="smoke"))
+    assert "A smoke run on few records, to see that the study runs: nothing of it is judged." in smoke
+    assert "## Findings" not in smoke
+    assert "smoke" not in page
+
+
 def test_conditions_count_verdicts_and_put_the_original_first(diagnostics):
     found = gather_conditions(check_results(diagnostics), "faces")
     assert found.method.tolist()[:3] == ["original", "gradient_ascent", "neggrad_plus"]

@@ -70,6 +70,8 @@ def _judge(
     if ours["n"] < _ENOUGH * ours["n_paper"] or ours["n"] > ours["n_paper"]:
         note = f"{ours['n']} runs where the paper has {ours['n_paper']}: not judged"
         return {"difference": difference, "agrees": None, "note": _join(note, ours["note"])}
+    if not ours["is_comparable"]:
+        return {"difference": difference, "agrees": None, "note": _join("a smoke run: not judged", ours["note"])}
     if math.isnan(published["paper"]) or math.isnan(ours["value"]):
         return {"difference": math.nan, **_judge_missing(published["paper"], ours)}
     if tolerance is None:

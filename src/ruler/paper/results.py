@@ -20,6 +20,7 @@ REQUIRED = (*(column for column in CELL if column not in _VARIED), "n_forget", *
 _TEXT_DEFAULTS = {
     "architecture": "tabular_mlp",
     "forget_choice": "random",
+    "size": "full",
     **dict.fromkeys(("verdict", "m2_verdict", "m4_verdict", "model", "precision", "note")),
 }
 _PLACEBO = tuple(f"m4_placebo{end}" for end in ("", "_sd", "_low", "_high", "_p"))
@@ -66,7 +67,7 @@ def _fill_defaults(results: "pd.DataFrame") -> "pd.DataFrame":
     for column, default in DEFAULTS.items():
         if column not in results:
             results[column] = default
-        elif column in _VARIED:
+        elif default is not None and default == default:
             results[column] = results[column].fillna(default)
     return results
 

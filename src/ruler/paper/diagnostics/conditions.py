@@ -30,6 +30,17 @@ def main_rows(results: "pd.DataFrame", study: str) -> "pd.DataFrame":
     return rows[(rows["forget_choice"] == "random") & (rows["dataset"] != LEAKING_SET)]
 
 
+def is_of_full_size(runs: "pd.DataFrame") -> bool:
+    """Whether these runs are the study itself and not a smoke run of it, on few records.
+
+    Example:
+        >>> import pandas
+        >>> is_of_full_size(pandas.DataFrame({"size": ["full", "smoke"]}))
+        False
+    """
+    return bool((runs["size"] == "full").all())
+
+
 def gather_conditions(results: "pd.DataFrame", study: str) -> "pd.DataFrame":
     """What do the seeds of each condition give?
 

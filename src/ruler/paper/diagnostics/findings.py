@@ -120,17 +120,18 @@ def check_findings(results: "pd.DataFrame") -> "pd.DataFrame":
 
     Returns:
         One row a check: ``finding`` (number), ``claim``, ``outcome``, ``rule``, ``label``, ``paper``, ``ours``,
-        ``control``, ``control_name``, ``n``, ``holds``. Empty where no diagnostic study was run.
+        ``control``, ``control_name``, ``n``, ``holds``. Empty where no diagnostic study was run in full.
     """
     pandas = load_optional("pandas", "judging the findings")
-    measured = Measured(results)
+    full = results[results["size"] == "full"]
+    measured = Measured(full)
     records = []
     for number, finding in enumerate(FINDINGS, start=1):
         checks = finding.check(measured)
         shared = {"finding": number, "claim": finding.claim, "outcome": judge(checks), "rule": finding.rule}
         records += [{**shared, **asdict(check), "control_name": finding.control} for check in checks]
     frame: pd.DataFrame = pandas.DataFrame.from_records(records)
-    is_run = results["study"].isin(DIAGNOSTIC_STUDIES).any()
+    is_run = full["study"].isin(DIAGNOSTIC_STUDIES).any()
     return frame if is_run else frame.iloc[:0]
 
 

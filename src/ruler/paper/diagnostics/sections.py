@@ -4,14 +4,14 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ruler.paper.diagnostics.conditions import gather_conditions
+from ruler.paper.diagnostics.conditions import gather_conditions, is_of_full_size
 from ruler.paper.diagnostics.findings import RULE, check_findings
 from ruler.paper.diagnostics.readings import FACE_RULES, LEAK_RULE, read_face_controls, read_leak
 from ruler.paper.explanations import explain, find_traits
 from ruler.paper.markdown import print_if_known, print_range, table_lines
 from ruler.paper.names import DIAGNOSTIC_STUDIES, title_of
 from ruler.paper.results import split_by
-from ruler.paper.runs import list_values, state_seconds
+from ruler.paper.runs import NOT_RECORDED, list_values, state_seconds
 from ruler.paper.tables import TABLES
 from ruler.paper.tables.diagnostics import name_set
 from ruler.paper.tables.layout import arrange
@@ -105,6 +105,8 @@ def _describe_study(study: str, results: "pd.DataFrame", comparison: "pd.DataFra
         f"{len(runs)} cells of {runs['seed'].nunique()} seeds on {list_values(runs, 'machine')}: {wall} s from start "
         f"to end, {work} s of work. Precision: {list_values(runs, 'precision')}.",
     ]
+    if not is_of_full_size(runs):
+        lines.append("A smoke run on few records, to see that the study runs: nothing of it is judged.")
     if runs["model"].notna().any():
         lines.append(f"Pretrained model: {list_values(runs, 'model')}.")
     lines += ["", *_list_deviations(study, runs, comparison), *_describe_accuracies(study, results)]
@@ -117,7 +119,7 @@ def _list_deviations(study: str, runs: "pd.DataFrame", comparison: "pd.DataFrame
     traits = find_traits(runs)
     measured = comparison[(comparison["study"] == study) & comparison["n"].notna()]
     texts = dict.fromkeys(text for row in _records(measured) for text in explain(row, traits))
-    notes = [] if list_values(runs, "note") == "not recorded" else sorted(set(runs["note"].dropna()) - {""})
+    notes = [] if list_values(runs, "note") == NOT_RECORDED else sorted(set(runs["note"].dropna()) - {""})
     found = [f"- {text}" for text in (*texts, *notes)]
     return ["What differs from the paper's setting, or may:", "", *found, ""] if found else []
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from ruler.core.optional import load_optional
 from ruler.paper.diagnostics.conditions import main_rows
 from ruler.paper.figures.data import rank_column
-from ruler.paper.names import APPROXIMATE_METHODS
+from ruler.paper.names import ALL_METHODS
 from ruler.paper.published import load_table
 from ruler.paper.results import rows_of
 
@@ -35,7 +35,7 @@ def gather_face_controls(results: "pd.DataFrame") -> "pd.DataFrame":
 
 def _gather_panels(results: "pd.DataFrame", study: str, table: str) -> "pd.DataFrame":
     rows = main_rows(results, study)
-    after = rows[rows["method"].isin((*APPROXIMATE_METHODS, "bad_teacher"))]
+    after = rows[rows["method"].isin(ALL_METHODS)]
     before = rows[rows["method"] == "original"]
     return _stack([_points(after, "m2", "a"), _points(after, "m4", "b"), _points(before, "m4", "b")], table)
 

@@ -1,11 +1,11 @@
 """Tables 12, 13 and 14 and the numbers of section 5.5: large tables, images, faces and clinical text."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ruler.paper.diagnostics.conditions import N_SEEDS, main_rows
+from ruler.paper.diagnostics.conditions import N_SEEDS, is_of_full_size, main_rows
 from ruler.paper.names import title_of
 from ruler.paper.published import load_table
 from ruler.paper.results import split_by
@@ -116,14 +116,16 @@ def _quote(table: str, study: str) -> dict[tuple[Any, ...], dict[str, float]]:
     return quoted
 
 
-def _annotate(numbers: Iterable[Number], runs: "pd.DataFrame") -> list[Number]:
-    return [replace(number, note=number.note or tell_size(number.dataset, runs)) for number in numbers]
+def _annotate(numbers: Sequence[Number], runs: "pd.DataFrame") -> list[Number]:
+    size, is_full = tell_size(numbers[0].dataset, runs), is_of_full_size(runs)
+    return [replace(number, note=number.note or size, is_comparable=is_full) for number in numbers]
 
 
 def _find_range(runs: "pd.DataFrame", over: Sequence[str], *, n_means: int, **keys: Any) -> list[Number]:
     """Lowest and highest mean over these keys, each with the spread of its runs."""
     groups = runs.dropna(subset=["m4"]).groupby(list(over))["m4"].agg(["mean", "std", "size"])
     shared: dict[str, Any] = {"n_paper": N_SEEDS * n_means, "source": SOURCE, **keys}
+    shared["is_comparable"] = is_of_full_size(runs)
     if groups.empty:
         return []
     found = []

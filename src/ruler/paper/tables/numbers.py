@@ -31,6 +31,7 @@ class Number:
         n_paper: Runs behind the paper's number; with fewer, the two are not the same quantity.
         note: Why the value is NaN, or how to read it.
         out_of: Total of a count; NaN otherwise.
+        is_comparable: Whether its runs are of the paper's size; a smoke run's number is shown, never judged.
         study, dataset, ...: Keys to join with, empty where a table has no such key.
     """
 
@@ -40,6 +41,7 @@ class Number:
     n_paper: int
     note: str = ""
     out_of: float = math.nan
+    is_comparable: bool = True
     study: str = ""
     dataset: str = ""
     architecture: str = ""

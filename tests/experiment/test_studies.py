@@ -28,14 +28,14 @@ def test_the_smallest_form_is_for_diagnostic_studies_alone() -> None:
         "faces",
         "clinical",
     }
-    with pytest.raises(InputError, match="smoke must be used with a diagnostic study: .*; got primary"):
+    with pytest.raises(InputError, match=r"smoke must be used with a diagnostic study: .*; got primary"):
         shrink_studies(choose_studies("primary"))
 
 
 def test_datasets_keep_the_studies_that_can_run_on_them_and_their_architectures() -> None:
     (left,) = narrow_studies(choose_studies("all"), datasets=["cifar10"])
     assert (left.name, left.datasets, left.architectures) == ("images", ("cifar10",), ("small_cnn", "resnet18"))
-    with pytest.raises(InputError, match="datasets must name one that the study can run on: .*; got lfw"):
+    with pytest.raises(InputError, match=r"datasets must name one that the study can run on: .*; got lfw"):
         narrow_studies(choose_studies("primary"), datasets=["lfw"])
     with pytest.raises(UnknownNameError, match="Did you mean 'cifar10'"):
         narrow_studies(choose_studies("all"), datasets=["cifar11"])

@@ -97,7 +97,7 @@ class ClassifierLab:
     def read(self, model: nn.Module) -> Reading:
         """Representations and logits of every record, in full precision."""
         model.eval()
-        blocks = [_read_block(model, block) for block in self._distinct.split(READ_BLOCK)]
+        blocks = [_read_block(model, block) for block in torch.split(self._distinct, READ_BLOCK)]
         rows, logits = (torch.cat(parts) for parts in zip(*blocks, strict=True))
         answers = logits[self._place].double()
         losses = nn.functional.cross_entropy(answers, self._labels, reduction="none")

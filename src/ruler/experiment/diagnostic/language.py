@@ -107,7 +107,7 @@ class LanguageLab:
     def _blocks(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """Tokens and which of them are asked for, in the order of lengths."""
         blocks = []
-        for rows in self._order.split(READ_BLOCK):
+        for rows in torch.split(self._order, READ_BLOCK):
             n_tokens = int(self._attend(self._distinct[rows]).sum(1).max())
             blocks.append((self._distinct[rows, :n_tokens], self._asked[rows, :n_tokens]))
         return blocks
@@ -157,7 +157,8 @@ class LanguageLab:
             settings = shorten(HEAD_TRAINING, cell)
             recipe = self._describe_head(model, settings)
             model.load_state_dict(self._store.get_or_train(recipe, lambda: self._train_head(model, settings)))
-        return nn.Module.eval(model)
+        base: nn.Module = model.eval()
+        return base
 
     def _train_head(self, model: nn.Module, settings: TrainingSettings) -> dict[str, Any]:
         with seeded(HEAD_SEED):

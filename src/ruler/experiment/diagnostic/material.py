@@ -77,12 +77,12 @@ class Material:
         """Distinct inputs, and which of them each record is: identical records are read once, and so tie exactly."""
         flat = np.ascontiguousarray(self.inputs).reshape(len(self.inputs), -1)
         rows = np.ascontiguousarray(flat).view(f"V{flat.dtype.itemsize * flat.shape[1]}").reshape(-1)
-        names = {}
+        names: dict[bytes, int] = {}
         place = np.fromiter((names.setdefault(row.tobytes(), len(names)) for row in rows), np.int64, len(rows))
         first = np.unique(place, return_index=True)[1]
         return self.inputs[first], place
 
-    def cut(self, fraction: float, seed: int, choice: str) -> Partition:
+    def cut(self, fraction: float, seed: int, choice: Any) -> Partition:
         """The training records to forget and to retain."""
         if self.groups is None:
             return partition_rows(self.n_train, fraction, seed=seed)

@@ -29,7 +29,7 @@ TRAINING: Registry[TrainingSettings] = Registry(
         ),
         # Long enough to fit the training images, as a model that could memorise must.
         "small_cnn": TrainingSettings(epochs=20, batch_size=128),
-        # The usual recipe for small images, shortened: one cycle of the rate reaches in 20 epochs what far longer runs do.
+        # The usual recipe for small images, shortened: one cycle of the rate does in 20 epochs what far longer runs do.
         "resnet18": TrainingSettings(
             epochs=20,
             batch_size=128,

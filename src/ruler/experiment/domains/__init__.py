@@ -1,21 +1,10 @@
 """Datasets of the diagnostic studies: what each is made of, before any of it is loaded."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from ruler.core.registry import Registry
-from ruler.data import (
-    FACE_SETS,
-    IMAGE_SETS,
-    LARGE_SETS,
-    TABULAR_SETS,
-    TEXT_SETS,
-    fetch_faces,
-    fetch_images,
-    fetch_tabular,
-    fetch_texts,
-)
+from ruler.data import PUBLISHED_SETS, TABULAR_SETS
 
 Kind = Literal["table", "images", "faces", "texts"]
 
@@ -64,23 +53,13 @@ DOMAINS: Registry[Domain] = Registry(
 DATASETS: Registry[object] = Registry("dataset", {**TABULAR_SETS, **DOMAINS})
 """Every dataset that some study can run on."""
 
-_SOURCES: dict[Kind, tuple[Any, Callable[..., object]]] = {
-    "table": (LARGE_SETS, fetch_tabular),
-    "images": (IMAGE_SETS, fetch_images),
-    "faces": (FACE_SETS, fetch_faces),
-    "texts": (TEXT_SETS, fetch_texts),
-}
 
-
-def find_source(dataset: str) -> tuple[Any, Callable[..., object]]:
-    """The published set behind a dataset, and what downloads it.
+def name_source(dataset: str) -> str:
+    """Key of the published set behind a dataset.
 
     Example:
-        >>> find_source("mtsamples_rows")[0].key
-        'mtsamples'
+        >>> name_source("mtsamples_rows"), name_source("adult")
+        ('mtsamples', 'adult')
     """
-    if dataset in TABULAR_SETS:
-        return TABULAR_SETS[dataset], fetch_tabular
-    domain = DOMAINS[dataset]
-    sets, fetch = _SOURCES[domain.kind]
-    return sets[domain.source or dataset], fetch
+    source = DOMAINS[dataset].source if dataset in DOMAINS else ""
+    return PUBLISHED_SETS[source or dataset].key

@@ -23,7 +23,8 @@ demo: setup
 	$(BIN)/ruler demo --out ruler-demo
 
 test: setup
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadgroup -m 'not slow and not gpu'
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 -m 'not slow and not gpu and not cluster'
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m 'cluster and not slow' tests/cluster
 
 slow: setup
 	$(BIN)/python -m pytest -q -m slow

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from ruler.experiment.store import ResultStore, load_results
 from ruler.experiment.study_file import format_studies
 
 pytest.importorskip("ray", reason="needs ray: pip install 'ruler-audit[cluster]'")
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 PROVENANCE = ["elapsed_s", "ruler_version", "commit", "torch_version", "machine", "finished_at"]
 SMALL = ["primary", "--datasets", "breast_cancer", "heart_disease", "--seeds", "2", "--forget-fractions", "0.05"]
@@ -83,9 +84,10 @@ def list_descendants(pid: int) -> list[int]:
     return [found for child in list_children(pid) for found in (child, *list_descendants(child))]
 
 
-def wait_until(is_so: Callable[[], bool], what: str) -> None:
+def wait_until(is_so: Callable[[], bool], what: str, process: "subprocess.Popen[str] | None" = None) -> None:
     deadline_s = time.monotonic() + PATIENCE_S
     while not is_so():
+        assert process is None or process.poll() is None, finish(process)
         assert time.monotonic() < deadline_s, f"waited too long: {what}"
         time.sleep(0.02)
 
@@ -151,7 +153,7 @@ def test_a_lost_node_is_made_up_for_by_those_that_stay_or_join(
     machines.forget_models()
     process = start(machines.environment, tmp_path, "--executor", "ray")
     lost = machines.nodes[-1]  # not the head, which holds the cluster together
-    wait_until(lambda: bool(machines.list_workers(lost)) and count_rows(tmp_path) > 0, "a job on the node")
+    wait_until(lambda: bool(machines.list_workers(lost)) and count_rows(tmp_path) > 0, "a job on the node", process)
     machines.kill(lost)
     assert count_rows(tmp_path) < N_SMALL
     machines.nodes.append(machines.add())
@@ -164,7 +166,7 @@ def test_the_same_command_takes_up_what_a_dead_driver_left(
 ) -> None:
     machines.forget_models()
     process = start(machines.environment, tmp_path, "--executor", "ray")
-    wait_until(lambda: count_rows(tmp_path) > 2, "some rows")
+    wait_until(lambda: count_rows(tmp_path) > 2, "some rows", process)
     process.kill()
     process.communicate()
     n_kept = count_rows(tmp_path)
@@ -184,8 +186,9 @@ def test_a_job_that_kills_its_workers_is_recorded_and_the_others_are_done(machin
     while process.poll() is None:
         for pid, title in (item for node in machines.nodes for item in machines.list_workers(node).items()):
             if title.endswith("poisoned breast_cancer seed 1") and pid not in killed:
-                os.kill(pid, signal.SIGKILL)
-                killed.add(pid)
+                with suppress(ProcessLookupError):  # it has ended since it was listed
+                    os.kill(pid, signal.SIGKILL)
+                    killed.add(pid)
         time.sleep(0.01)
     assert process.returncode == 0
     assert len(killed) == MOST_DEATHS + 1
@@ -200,7 +203,7 @@ def test_a_job_that_kills_its_workers_is_recorded_and_the_others_are_done(machin
 def test_ctrl_c_stops_a_cluster_of_our_own(data_folder: Path, tmp_path: Path) -> None:
     alone = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
     process = start(alone | {"RULER_CACHE": str(tmp_path / "cache")}, tmp_path / "out", "--executor", "ray")
-    wait_until(lambda: count_rows(tmp_path / "out") > 0 or process.poll() is not None, "a row")
+    wait_until(lambda: count_rows(tmp_path / "out") > 0, "a row", process)
     started = list_descendants(process.pid)
     os.killpg(process.pid, signal.SIGINT)  # a terminal's Ctrl-C reaches the whole group
     said, _ = process.communicate(timeout=PATIENCE_S)

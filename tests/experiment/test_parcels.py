@@ -81,6 +81,24 @@ def test_published_models_of_the_dataset_come_along(
     assert {path.name: path.read_bytes() for path in there.iterdir()} == {"adult_seed0_orig.pt": b"a model"}
 
 
+def test_a_named_language_model_comes_along_with_texts(
+    source: Path, shelf: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (source / "own-bert").mkdir()
+    (source / "own-bert" / "config.json").write_bytes(b"{}")
+    workplace = Workplace(language_model=str(source / "own-bert"))
+    assert pack("adult", workplace, shelf.put).language_model is None
+    assert pack("mtsamples", Workplace(language_model="hub/name"), shelf.put).language_model is None
+    parcel = pack("mtsamples_rows", workplace, shelf.put)
+    (source / "own-bert").rename(source / "elsewhere")  # the node does not see it
+    move_to(tmp_path / "node", monkeypatch)
+    there = unpack(parcel, workplace, shelf.get).language_model
+    assert there is not None
+    assert Path(there).name == "own-bert"  # rows name the model by its folder
+    assert (Path(there) / "config.json").read_bytes() == b"{}"
+    assert unpack(Parcel({}), Workplace(language_model="hub/name"), shelf.get).language_model == "hub/name"
+
+
 def test_models_of_another_content_never_share_a_folder(source: Path, shelf: Shelf) -> None:
     workplace = Workplace(checkpoints=source / "published")
     before = pack("adult", workplace, shelf.put).checkpoints

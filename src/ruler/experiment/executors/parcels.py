@@ -9,11 +9,10 @@ from typing import Any
 
 from ruler.core.files import write_atomically
 from ruler.core.locations import cache_folder, data_folder
-from ruler.data import FACE_SETS, IMAGE_SETS, LARGE_SETS, TABULAR_SETS, TEXT_SETS, locate
-from ruler.data.sources import PublishedSet
+from ruler.data import PUBLISHED_SETS, TEXT_SETS, locate
 from ruler.experiment.cell import Workplace
+from ruler.experiment.domains import name_source
 
-_SETS: dict[str, PublishedSet] = {**TABULAR_SETS, **LARGE_SETS, **IMAGE_SETS, **FACE_SETS, **TEXT_SETS}
 Put = Callable[[bytes], Any]
 """Takes a file's content to the object store and returns a reference."""
 Get = Callable[[Any], bytes]
@@ -43,11 +42,13 @@ class Parcel:
         data: Place in a data folder -> reference.
         data_root: The coordinator's ``RULER_DATA``, for nodes that name none themselves but see the same disk.
         checkpoints: The published models of the dataset; None where nothing is imported.
+        language_model: The folder that was named for texts; None where each node is to find the model itself.
     """
 
     data: dict[str, Any]
     data_root: str | None = None
     checkpoints: Folder | None = None
+    language_model: Folder | None = None
 
 
 def pack(dataset: str, workplace: Workplace, put: Put) -> Parcel:
@@ -57,12 +58,13 @@ def pack(dataset: str, workplace: Workplace, put: Put) -> Parcel:
         >>> pack("breast_cancer", Workplace(), put=len).data  # comes with scikit-learn
         {}
     """
-    entry = _SETS[dataset.removesuffix("_rows")]  # the same texts, split otherwise
+    entry = PUBLISHED_SETS[name_source(dataset)]
     path = locate(entry).path
     return Parcel(
         data={} if path is None or entry.file is None else {entry.file: put(path.read_bytes())},
         data_root=os.environ.get("RULER_DATA"),
         checkpoints=_pack_folder(workplace.checkpoints, f"{dataset}_seed*.pt", put),
+        language_model=_pack_folder(_find_folder(workplace) if entry.key in TEXT_SETS else None, "*", put),
     )
 
 
@@ -79,11 +81,21 @@ def unpack(parcel: Parcel, workplace: Workplace, get: Get) -> Workplace:
     for place, reference in parcel.data.items():
         if not any((folder / place).is_file() for folder in (data_folder(), cache_folder())):
             write_atomically(cache_folder() / place, get(reference))
-    return replace(workplace, checkpoints=_unpack_folder(parcel.checkpoints, workplace.checkpoints, get))
+    language_model = _unpack_folder(parcel.language_model, _find_folder(workplace), get)
+    return replace(
+        workplace,
+        checkpoints=_unpack_folder(parcel.checkpoints, workplace.checkpoints, get),
+        language_model=workplace.language_model if language_model is None else str(language_model),
+    )
+
+
+def _find_folder(workplace: Workplace) -> Path | None:
+    """The folder that was named for the language model, whether this node has it or not."""
+    return None if workplace.language_model is None else Path(workplace.language_model).expanduser()
 
 
 def _pack_folder(folder: Path | None, pattern: str, put: Put) -> Folder | None:
-    if folder is None:
+    if folder is None or not folder.is_dir():
         return None
     digest, files = hashlib.sha256(), {}
     for path in sorted(path for path in folder.glob(pattern) if path.is_file()):

@@ -1,22 +1,25 @@
+from ruler.bench.cuda import CudaTiming
 from ruler.bench.document import write_document
 from ruler.bench.search import Timing
 
 
 def test_the_page_holds_every_measured_number(tmp_path):
     cpu = Timing("diffuse", 20_000, 128, "ruler", 0.25, 1.0, 73.0, 2.04)
-    gpu = Timing("diffuse, CUDA", 1_000_000, 128, "ruler", 2.16, 1.0, 3062.0, 0.15)
+    gpu = CudaTiming("diffuse, CUDA", 1_000_000, 128, "ruler", 0.36, 1.0, 3062.0, 0.92, 361.0, 0.46, 1.12)
+    first = CudaTiming("diffuse, CUDA", 1_000_000, 128, "ruler, first pass", 0.32, 0.89, 800.0, 1.04, 402.0, 0.52)
     benches = [
         {
             "machine": {"processor": "abacus", "cores": 2},
             "search": [cpu.as_dict()],
             "protocol": [{"dataset": "phoneme", "plain_s": 30.0, "ruler_s": 10.0, "speedup": 3.0}],
         },
-        {"machine": {"processor": "loom"}, "search": [gpu.as_dict()], "notes": ["Woven once."]},
+        {"machine": {"processor": "loom"}, "search": [gpu.as_dict(), first.as_dict()], "notes": ["Woven once."]},
     ]
     write_document(benches, tmp_path / "page.md")
     page = (tmp_path / "page.md").read_text()
     assert "| diffuse | 20,000 | 128 | ruler | 0.25 | 1.00x | 73 | 2.04 |" in page
-    assert "| diffuse | 1,000,000 | 128 | ruler | 2.16 | 1.00x | 3062 | 0.15 |" in page
+    assert "| 1,000,000 | 128 | ruler | 0.36 | 361 | 0.46 | 1.12x | 1.00x | 3062 |" in page
+    assert "| 1,000,000 | 128 | ruler, first pass | 0.32 | 402 | 0.52 |  | 0.89x | 800 |" in page
     assert "| phoneme | 30.0 | 10.0 | 3.0x |" in page
     for words in ("processor abacus, cores 2", "processor loom", "Woven once.", "## On a GPU"):
         assert words in page

@@ -1,59 +1,107 @@
-"""Neighbour search on a CUDA device against plain torch blocks there."""
+"""Neighbour search on a CUDA device against its own first pass, and against chunked products and top-k in torch."""
 
+import argparse
+import json
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from ruler.bench.measure import describe_machine
 from ruler.bench.search import Timing
+from ruler.core.files import write_atomically
 from ruler.core.optional import load_optional
 from ruler.neighbors import find_neighbors
+from ruler.neighbors.accelerator import load_rows
+from ruler.neighbors.fused_pass import FusedScan, can_fuse
 
-SIZES = ((200_000, 128), (1_000_000, 128), (500_000, 512))
-_PLAIN_CHUNK = 4096
+SIZES = ((1_000_000, 128), (1_000_000, 512), (200_000, 2048))
+_CHUNK_ROWS = 4096
+_MOST_CHUNKS = 8
 _REPEATS = 3
 
 
-def time_on_cuda(sizes: tuple[tuple[int, int], ...] = SIZES) -> Iterator[Timing]:
-    """Time the exact self search, and float32 products with a running maximum: what a user would write."""
+@dataclass(frozen=True)
+class CudaTiming(Timing):
+    """A `Timing` with the rate of the products that were really computed.
+
+    Args:
+        tflops: Floating-point operations a second, in units of 10^12; RULER computes half of the products.
+        peak_share: That rate in units of this device's bfloat16 matrix product in the same run.
+        over_first_pass: Seconds of the exact answer in units of its first pass; None for the other engines.
+    """
+
+    tflops: float
+    peak_share: float
+    over_first_pass: float | None = None
+
+
+def time_on_cuda() -> Iterator[CudaTiming]:
+    """Time the exact self search, its first pass, and what faiss does on a GPU: products of a chunk, then its top 2."""
     torch = load_optional("torch", "the CUDA benchmark")
-    peak = _measure_product(torch)
-    for n_rows, width in sizes:
+    peak = measure_product(torch)
+    for n_rows, width in SIZES:
         rows = torch.randn(n_rows, width, device="cuda", generator=torch.Generator("cuda").manual_seed(0))
-        engines: dict[str, Callable[[], Any]] = {
-            "ruler": partial(find_neighbors, rows, rows, exclude_self=True),
-            "torch float32 blocks": partial(_search_plainly, torch, rows),
-        }
-        ours_s = None
-        for engine, call in engines.items():
-            elapsed_s, extra_mb = _time(torch, call)
-            ours_s = ours_s or elapsed_s
-            yield Timing(
-                kind="diffuse, CUDA",
-                n_rows=n_rows,
-                width=width,
-                engine=engine,
-                elapsed_s=elapsed_s,
-                speedup=elapsed_s / ours_s,
-                extra_mb=extra_mb,
-                sgemm_share=2.0 * n_rows**2 * width / elapsed_s / peak,
-            )
+        yield from _time_size(torch, rows, peak)
 
 
-def _search_plainly(torch: Any, rows: Any) -> Any:
+def _time_size(torch: Any, rows: Any, peak: float) -> Iterator[CudaTiming]:
+    n_rows, width = rows.shape
+    every = 2.0 * n_rows**2 * width
+    ours_s, extra_mb = _time(torch, lambda: find_neighbors(rows, rows, exclude_self=True))
+
+    def describe(engine: str, elapsed_s: float, extra_mb: float, flop: float, first_s: float | None) -> CudaTiming:
+        return CudaTiming(
+            kind="diffuse, CUDA",
+            n_rows=n_rows,
+            width=width,
+            engine=engine,
+            elapsed_s=elapsed_s,
+            speedup=elapsed_s / ours_s,
+            extra_mb=extra_mb,
+            sgemm_share=every / elapsed_s / peak,
+            tflops=flop / elapsed_s / 1e12,
+            peak_share=flop / elapsed_s / peak,
+            over_first_pass=None if first_s is None else elapsed_s / first_s,
+        )
+
+    first = _time_first_pass(torch, rows) if can_fuse(torch, rows) else None
+    yield describe("ruler", ours_s, extra_mb, every / 2, first and first[0])
+    if first:
+        yield describe("ruler, first pass", *first, every / 2, None)
+    for name, precision in (("torch TF32 chunks, top 2", "high"), ("torch float32 chunks, top 2", "highest")):
+        yield describe(name, *_time_chunks(torch, rows, precision), every, None)
+
+
+def _time_first_pass(torch: Any, rows: Any) -> tuple[float, float]:
+    """Seconds from stored rows to the pairs that float64 must look at."""
+    loaded = load_rows(torch, rows, "rows", "cuda")
+    scan = FusedScan(torch, loaded, loaded, 1, True, 1)
+    return _time(torch, scan.find_pairs)
+
+
+def _time_chunks(torch: Any, rows: Any, precision: str) -> tuple[float, float]:
+    """Seconds of a search by chunks of queries, from the first few: each takes as long as the next."""
     unit = torch.nn.functional.normalize(rows)
-    best = torch.empty(len(unit), device=unit.device)
-    for start in range(0, len(unit), _PLAIN_CHUNK):
-        product = unit[start : start + _PLAIN_CHUNK] @ unit.T
-        product[:, start:].fill_diagonal_(-2.0)
-        best[start : start + _PLAIN_CHUNK] = product.amax(1)
-    return best.cpu()
+    starts = list(range(0, len(unit) - _CHUNK_ROWS + 1, _CHUNK_ROWS))[:_MOST_CHUNKS] or [0]
+
+    def search() -> Any:
+        return [(unit[start : start + _CHUNK_ROWS] @ unit.T).topk(2, 1) for start in starts]
+
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(precision)
+    try:
+        elapsed_s, extra_mb = _time(torch, search, repeats=1)
+    finally:
+        torch.set_float32_matmul_precision(before)
+    return elapsed_s * len(unit) / min(len(unit), len(starts) * _CHUNK_ROWS), extra_mb
 
 
-def _time(torch: Any, call: Callable[[], Any]) -> tuple[float, float]:
+def _time(torch: Any, call: Callable[[], Any], repeats: int = _REPEATS) -> tuple[float, float]:
     """Seconds of the quickest run after one to warm up, and the most device memory it held beyond the data, in MB."""
     times_s = []
-    for _ in range(_REPEATS + 1):
+    for _ in range(repeats + 1):
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
@@ -65,8 +113,37 @@ def _time(torch: Any, call: Callable[[], Any]) -> tuple[float, float]:
     return min(times_s[1:]), extra_mb
 
 
-def _measure_product(torch: Any, size: int = 8192) -> float:
+def measure_product(torch: Any, size: int = 8192) -> float:
     """The best rate of a bfloat16 matrix product on this device, in flop/s."""
     a = torch.randn(size, size, device="cuda", dtype=torch.bfloat16)
     elapsed_s, _ = _time(torch, lambda: [torch.mm(a, a) for _ in range(10)])
     return 2.0 * 10 * size**3 / elapsed_s
+
+
+def describe_device() -> dict[str, Any]:
+    """What the numbers of a GPU depend on, beside the machine it is in."""
+    from importlib import metadata
+
+    torch = load_optional("torch", "the CUDA benchmark")
+    found = {"gpu": torch.cuda.get_device_name(), "cuda": torch.version.cuda}
+    try:
+        return {**found, "triton": metadata.version("triton")}
+    except metadata.PackageNotFoundError:
+        return found
+
+
+def main() -> None:
+    """`python -m ruler.bench.cuda --json FILE`: the part of `ruler bench` that a GPU runs."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--json", type=Path, required=True, help="write all numbers to this file")
+    path = parser.parse_args().json
+    timings = []
+    for timing in time_on_cuda():
+        timings.append(timing.as_dict())
+        print(json.dumps(timings[-1]), flush=True)
+    numbers = {"machine": describe_machine() | describe_device(), "search": timings}
+    write_atomically(path, (json.dumps(numbers, indent=2) + "\n").encode())
+
+
+if __name__ == "__main__":
+    main()

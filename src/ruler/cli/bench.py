@@ -37,8 +37,9 @@ def bench(
                 timings.append(timing.as_dict())
                 table.add_row(*_row(timings[-1]), end_section=timing.engine == engines[-1])
         if _has_cuda():
-            from ruler.bench.cuda import time_on_cuda
+            from ruler.bench.cuda import describe_device, time_on_cuda
 
+            machine |= describe_device()
             for timing in time_on_cuda():
                 timings.append(timing.as_dict())
                 table.add_row(*_row(timings[-1]))

@@ -41,8 +41,8 @@ def search_on_accelerator(
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise InputError(f"device must be one that torch can use; got {device!r} without CUDA. Leave device out.")
     is_same = queries is base
-    base_rows = _load(torch, base, names[1], device)
-    query_rows = base_rows if is_same else _load(torch, queries, names[0], device)
+    base_rows = load_rows(torch, base, names[1], device)
+    query_rows = base_rows if is_same else load_rows(torch, queries, names[0], device)
     check_request(tuple(query_rows.matrix.shape), tuple(base_rows.matrix.shape), names, k, exclude_self)
     collapsed_base = _collapse(base_rows)
     collapsed_queries = collapsed_base if is_same else _collapse(query_rows)
@@ -102,7 +102,8 @@ def _collapse(rows: DeviceRows) -> Collapsed:
     return Collapsed(len(rows), distinct, groups, np.asarray(rows.norms == 0))
 
 
-def _load(torch: Any, value: Any, name: str, device: str) -> DeviceRows:
+def load_rows(torch: Any, value: Any, name: str, device: str) -> DeviceRows:
+    """Rows of a matrix on the device, checked like any input."""
     if is_on_cuda(value):
         tensor = value.detach() if hasattr(value, "detach") else torch.from_dlpack(value)
         if tensor.ndim != 2 or tensor.numel() == 0:
@@ -111,9 +112,7 @@ def _load(torch: Any, value: Any, name: str, device: str) -> DeviceRows:
         tensor = torch.from_numpy(np.ascontiguousarray(as_matrix(value, name))).to(device)
     norms = torch.cat([norm_rows(block.double()) for block in tensor.split(rows_for(tensor.shape[1]))])
     host_norms: FloatArray = norms.cpu().numpy()
-    with np.errstate(over="ignore"):
-        is_sound = bool(np.isfinite(host_norms).all() and (host_norms**2 >= np.finfo(np.float64).tiny).all())
-    if not is_sound:
+    if not bool((norms.isfinite() & (norms.square() >= torch.finfo(torch.float64).tiny)).all()):
         measure_norms(as_matrix(value, name), name)  # raises, unless the small ones are all-zero rows
     return DeviceRows(torch, tensor, host_norms, norms)
 

@@ -12,8 +12,9 @@ from __future__ import annotations
 try:
     import triton
     import triton.language as tl
-except ModuleNotFoundError:  # torch for CPU brings no Triton; nobody calls these then
-    triton = tl = None
+    from triton.tools.tensor_descriptor import TensorDescriptor
+except ModuleNotFoundError:  # no Triton, or one without descriptors: nobody calls these then
+    triton = tl = TensorDescriptor = None
 
 _jit = triton.jit if triton else (lambda function: function)
 
@@ -36,6 +37,7 @@ def scan_narrow(
     BLOCK_ROWS: tl.constexpr,
     BLOCK_COLUMNS: tl.constexpr,
     IS_SELF: tl.constexpr,
+    N_WARPS: tl.constexpr,
 ):
     """Rows of a width that fits the chip: a program keeps its query tile and walks over a span of base rows."""
     n_tiles: tl.constexpr = SPAN // BLOCK_ROWS
@@ -55,8 +57,8 @@ def scan_narrow(
         columns = column + tl.arange(0, BLOCK_COLUMNS)
         base_tile = tl.load(base + columns.to(tl.int64)[None, :] * WIDTH + inside[:, None])
         product = tl.dot(query_tile, base_tile)
-        if _has_pairs(product, row_bar, base_bars, column, IS_SELF):
-            _report(product, rows, column, query_bars, base_bars, n_found, pairs, values, capacity, n_base, IS_SELF)
+        if _may_have_pairs(product, row_bar, base_bars, column, IS_SELF, N_WARPS):
+            _report(product, row_bar, rows, column, base_bars, n_found, pairs, values, capacity, n_base, IS_SELF)
 
 
 @_jit
@@ -78,53 +80,52 @@ def scan_wide(
     BLOCK_COLUMNS: tl.constexpr,
     BLOCK_WIDTH: tl.constexpr,
     IS_SELF: tl.constexpr,
+    N_WARPS: tl.constexpr,
 ):
-    """Rows of any width: a program makes one tile, a slice of the width at a time."""
+    """Rows of any width, ``queries`` and ``base`` as tensor descriptors: a program makes one tile, slice by slice."""
     n_row_tiles: tl.constexpr = SPAN // BLOCK_ROWS
     n_tiles: tl.constexpr = n_row_tiles * (SPAN // BLOCK_COLUMNS)
     span = spans + tl.program_id(0) // n_tiles * 2
     tile = tl.program_id(0) % n_tiles
     first_row = tl.load(span) * SPAN + tile % n_row_tiles * BLOCK_ROWS
-    first_column = tl.load(span + 1) * SPAN + tile // n_row_tiles * BLOCK_COLUMNS
-    is_needed = (first_row < n_queries) & (first_column < n_base)
+    column = tl.load(span + 1) * SPAN + tile // n_row_tiles * BLOCK_COLUMNS
+    is_needed = (first_row < n_queries) & (column < n_base)
     if IS_SELF:
-        is_needed &= first_column + BLOCK_COLUMNS > first_row
+        is_needed &= column + BLOCK_COLUMNS > first_row
     if is_needed:
-        rows = first_row + tl.arange(0, BLOCK_ROWS)
-        columns = first_column + tl.arange(0, BLOCK_COLUMNS)
-        inside = tl.arange(0, BLOCK_WIDTH)
-        query_tile = queries + rows.to(tl.int64)[:, None] * width + inside[None, :]
-        base_tile = base + columns.to(tl.int64)[None, :] * width + inside[:, None]
         product = tl.zeros((BLOCK_ROWS, BLOCK_COLUMNS), dtype=tl.float32)
-        for _ in range(0, width, BLOCK_WIDTH):
-            product = tl.dot(tl.load(query_tile), tl.load(base_tile), product)
-            query_tile += BLOCK_WIDTH
-            base_tile += BLOCK_WIDTH
-        if _has_pairs(product, tl.load(query_bars + rows), base_bars, first_column, IS_SELF):
-            column = first_column
-            _report(product, rows, column, query_bars, base_bars, n_found, pairs, values, capacity, n_base, IS_SELF)
+        for start in range(0, width, BLOCK_WIDTH):
+            query_tile = queries.load([first_row, start])
+            base_tile = base.load([column, start])
+            product = tl.dot(query_tile, base_tile.T, product)
+        rows = first_row + tl.arange(0, BLOCK_ROWS)
+        row_bar = tl.load(query_bars + rows)
+        if _may_have_pairs(product, row_bar, base_bars, column, IS_SELF, N_WARPS):
+            _report(product, row_bar, rows, column, base_bars, n_found, pairs, values, capacity, n_base, IS_SELF)
 
 
 @_jit
-def _exceed(product, row_bar, base_bars, first_column, IS_SELF: tl.constexpr):
-    """How far each product is above the lower of its two bars."""
-    bar = row_bar[:, None]
+def _may_have_pairs(product, row_bar, base_bars, first_column, IS_SELF: tl.constexpr, N_WARPS: tl.constexpr):
+    """Whether any pair of a tile may reach a bar.
+
+    Rows that one thread holds are folded into their largest product and lowest bar before anything is compared: a
+    maximum is half as fast as an addition, and it is all that this pass does beside the products.
+    """
+    n_folds: tl.constexpr = product.shape[0] // (16 * N_WARPS)
+    n_columns: tl.constexpr = product.shape[1]
+    folded = tl.max(tl.max(tl.reshape(product, (n_folds, N_WARPS, 2, 8, n_columns)), 0), 1)
+    bar = tl.min(tl.min(tl.reshape(row_bar, (n_folds, N_WARPS, 2, 8)), 0), 1)[:, :, None]
     if IS_SELF:
-        bar = tl.minimum(bar, tl.load(base_bars + first_column + tl.arange(0, product.shape[1]))[None, :])
-    return product - bar
-
-
-@_jit
-def _has_pairs(product, row_bar, base_bars, first_column, IS_SELF: tl.constexpr):
-    return tl.max(_exceed(product, row_bar, base_bars, first_column, IS_SELF)) >= 0
+        bar = tl.minimum(bar, tl.load(base_bars + first_column + tl.arange(0, n_columns))[None, None, :])
+    return tl.max(folded - bar) >= 0
 
 
 @_jit
 def _report(
     product,
+    row_bar,
     rows,
     first_column,
-    query_bars,
     base_bars,
     n_found,
     pairs,
@@ -133,39 +134,43 @@ def _report(
     n_base,
     IS_SELF: tl.constexpr,
 ):
-    """Write the pairs of a tile that reach a bar, a quarter at a time; nothing once the room is used up."""
-    if tl.load(n_found, volatile=True) < capacity:
-        row_bar = tl.load(query_bars + rows)
-        quarter: tl.constexpr = product.shape[1] // 4
-        left, right = _halve(product)
-        for part in tl.static_range(4):
-            if part % 2 == 0:
-                even, odd = _halve(left if part == 0 else right)
-            piece = even if part % 2 == 0 else odd
-            column = first_column + part * quarter
-            if _has_pairs(piece, row_bar, base_bars, column, IS_SELF):
-                above = _exceed(piece, row_bar, base_bars, column, IS_SELF)
-                _write(piece, above, rows, column, n_found, pairs, values, capacity, n_base, IS_SELF)
+    """Write the pairs of a tile that reach a bar, the best of every row at a time; nothing once the room is used up.
 
-
-@_jit
-def _halve(tile):
-    """The left and right half of a tile."""
-    return tl.split(tl.permute(tl.reshape(tile, (tile.shape[0], 2, tile.shape[1] // 2)), (0, 2, 1)))
-
-
-@_jit
-def _write(product, above, rows, first_column, n_found, pairs, values, capacity, n_base, IS_SELF: tl.constexpr):
-    """Queries past the last have an infinite bar; base rows past the last may reach a query's."""
+    Queries past the last have an infinite bar; base rows past the last may reach a query's.
+    """
+    nothing: tl.constexpr = -4.0
     columns = (first_column + tl.arange(0, product.shape[1]))[None, :]
-    is_found = (above >= 0) & (columns < n_base)
+    bar = row_bar[:, None]
+    is_left = columns < n_base
     if IS_SELF:
-        is_found = is_found & (columns > rows[:, None])
-    one = tl.full(product.shape, 1, tl.int32)
-    place = tl.atomic_add(n_found + tl.zeros(product.shape, tl.int32), one, mask=is_found, sem="relaxed")
-    is_found = is_found & (place < capacity)
-    tl.store(pairs + place, (rows.to(tl.int64)[:, None] << 32) | columns.to(tl.int64), mask=is_found)
-    tl.store(values + place, product, mask=is_found)
+        bar = tl.minimum(bar, tl.load(base_bars + first_column + tl.arange(0, product.shape[1]))[None, :])
+        is_left = is_left & (columns > rows[:, None])
+    left = tl.where(is_left & (product >= bar), product, nothing)
+    best = tl.max(left, 1)
+    while (tl.max(best) > nothing) & (tl.load(n_found, volatile=True) < capacity):
+        column = tl.max(tl.where(left == best[:, None], columns, -1), 1)
+        is_found = best > nothing
+        place = tl.atomic_add(n_found + tl.zeros_like(rows), tl.full(rows.shape, 1, tl.int32), mask=is_found)
+        is_found = is_found & (place < capacity)
+        tl.store(pairs + place, (rows.to(tl.int64) << 32) | column.to(tl.int64), mask=is_found)
+        tl.store(values + place, best, mask=is_found)
+        left = tl.where(columns == column[:, None], nothing, left)
+        best = tl.max(left, 1)
+
+
+@_jit
+def raise_slots(
+    pairs, values, slots, start, stop, error, N_SLOTS: tl.constexpr, IS_SELF: tl.constexpr, BLOCK: tl.constexpr
+):
+    """Enter pairs as lower bounds: ``slots[row, column % N_SLOTS]`` and, in a self search, the other way round."""
+    place = start + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    is_pair = place < stop
+    pair = tl.load(pairs + place, mask=is_pair, other=0)
+    lower = tl.load(values + place, mask=is_pair, other=0.0) - error
+    row, column = pair >> 32, pair & 0xFFFFFFFF
+    tl.atomic_max(slots + row * N_SLOTS + column % N_SLOTS, lower, mask=is_pair, sem="relaxed")
+    if IS_SELF:
+        tl.atomic_max(slots + column * N_SLOTS + row % N_SLOTS, lower, mask=is_pair, sem="relaxed")
 
 
 @_jit

@@ -1,10 +1,11 @@
 """A search among distinct rows on a CUDA device with Triton: tensor cores name pairs, float64 decides."""
 
 import importlib
-import importlib.util
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 from ruler.core.arithmetic import iterate_blocks
 from ruler.core.progress import show_progress
 from ruler.neighbors.device_pairs import BestPairs, Pairs
-from ruler.neighbors.operands import measure_parts, store_rows
+from ruler.neighbors.operands import NARROW_WIDTH, measure_parts, store_rows
 
 MOST_NEIGHBORS = 16
 _WORTH_FUSING = 1e12  # multiply-adds; under it the kernels take longer to load than they save
@@ -23,8 +24,9 @@ _RUN_ROWS = 32  # rows a run of the sample: a multiple of the number of slots
 _SEED_BYTES = 1 << 29
 _MOST_FOUND = 1 << 26
 _PAIR_BYTES = 12
-_BANDS_A_DOUBLING = 8
+_BANDS_A_DOUBLING = 4
 _PAIRS_A_PROGRAM = 8
+_SLOT_BLOCK = 1024
 
 
 @dataclass(frozen=True)
@@ -39,16 +41,31 @@ class TileShape:
     n_stages: int
 
 
+# Two programs a multiprocessor hide each other's start and end: on an H200 as fast as any larger tile, or faster.
 NARROW = TileShape(span=4096, rows=128, columns=128, slice=0, n_warps=4, n_stages=2)
-WIDE = TileShape(span=2048, rows=128, columns=256, slice=64, n_warps=8, n_stages=3)
-NARROW_WIDTH = 128
+WIDE = TileShape(span=2048, rows=128, columns=128, slice=64, n_warps=4, n_stages=3)
 
 
-def load_kernels(matrix: Any) -> Any:
-    """The Triton kernels where they can run on this tensor's device, else None."""
-    if matrix.device.type != "cuda" or matrix.stride(1) != 1 or importlib.util.find_spec("triton") is None:
-        return None
-    return importlib.import_module("ruler.neighbors.fused_kernels")
+def can_fuse(torch: Any, matrix: Any) -> bool:
+    """Whether the Triton kernels run on this tensor and its device."""
+    return matrix.device.type == "cuda" and matrix.stride(1) == 1 and can_launch(torch, matrix.device)
+
+
+@cache
+def can_launch(torch: Any, device: Any) -> bool:
+    """Try the smallest kernel: Triton may be missing, old, or without the C compiler it needs."""
+    kernels = importlib.import_module("ruler.neighbors.fused_kernels")
+    if kernels.TensorDescriptor is None:
+        return False
+    row, number = torch.ones((1, 16), device=device), torch.zeros(1, dtype=torch.int64, device=device)
+    product = torch.zeros(1, dtype=torch.float64, device=device)
+    try:
+        kernels.multiply_pairs[(1,)](row, row, number, number, product, 1, 16, 16, 16, PAIRS=8, BLOCK_WIDTH=16)
+    except Exception as error:  # whatever stops a compiler: the search goes on without it
+        message = f"Triton cannot build its kernels ({error}): the search takes plain torch, several times slower."
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
+        return False
+    return float(product) == 16.0
 
 
 def choose_parts(torch: Any, queries: Any, base: Any, k: int) -> int:
@@ -56,7 +73,7 @@ def choose_parts(torch: Any, queries: Any, base: Any, k: int) -> int:
     work = float(len(queries)) * len(base) * base.width
     if work < _WORTH_FUSING or len(base) < _FEWEST_ROWS or k > MOST_NEIGHBORS:
         return 0
-    if load_kernels(base.matrix) is None or load_kernels(queries.matrix) is None:
+    if not (can_fuse(torch, base.matrix) and can_fuse(torch, queries.matrix)):
         return 0
     return measure_parts(torch, queries, base, k)
 
@@ -77,6 +94,7 @@ class FusedScan:
         n_slots = 1 if k == 1 else 1 << (2 * k - 1).bit_length()
         self._slots = torch.full((len(queries), n_slots), -torch.inf, device=self._device)
         self._known = torch.full((len(queries),), -torch.inf, device=self._device)
+        self._all_bars = torch.full((len(self._stored.queries),), torch.inf, device=self._device)
         self._best = BestPairs(torch, queries, base, k)
 
     def run(self) -> Pairs:
@@ -137,9 +155,10 @@ class FusedScan:
     def _bars(self) -> Any:
         """What a product must reach to be kept, infinite past the last query."""
         kth = self._slots[:, 0] if self.k == 1 else self._slots.topk(self.k, 1).values[:, -1]
-        bars = self.torch.full((len(self._stored.queries),), self.torch.inf, device=self._device)
-        bars[: len(self.queries)] = self.torch.maximum(kth, self._known) - self._stored.error
-        return bars
+        self.torch.sub(
+            self.torch.maximum(kth, self._known), self._stored.error, out=self._all_bars[: len(self.queries)]
+        )
+        return self._all_bars
 
     def _scan(self, spans: Any, start: int, stop: int) -> None:
         """Scan a band; where the pairs found outgrow the room, recheck them and scan its halves."""
@@ -158,35 +177,36 @@ class FusedScan:
                 self._scan(spans, *part)
 
     def _launch(self, spans: Any) -> None:
-        shape, stored = self._shape, self._stored
-        bars = self._bars()
-        tiles = shape.span // shape.rows
-        cut: dict[str, int]
-        if shape is NARROW:
-            kernel, cut = self._kernels.scan_narrow, {"WIDTH": stored.width}
-        else:
-            kernel, cut = self._kernels.scan_wide, {"width": stored.width, "BLOCK_WIDTH": shape.slice}
-            tiles *= shape.span // shape.columns
+        shape, stored, bars = self._shape, self._stored, self._bars()
         self._counter.fill_(self._n_found)
-        kernel[(len(spans) * tiles,)](
-            *(stored.queries, stored.base, bars, bars, spans, self._counter, self._found, self._values),
-            *(len(self.queries), len(self.base), self._capacity),
+        room = (bars, bars, spans, self._counter, self._found, self._values)
+        cut = {"SPAN": shape.span, "BLOCK_ROWS": shape.rows, "BLOCK_COLUMNS": shape.columns, "IS_SELF": self.is_self}
+        options = {"N_WARPS": shape.n_warps, "num_warps": shape.n_warps, "num_stages": shape.n_stages}
+        n_rows = len(self.queries), len(self.base)
+        n_tiles = len(spans) * (shape.span // shape.rows)
+        if shape is NARROW:
+            self._kernels.scan_narrow[(n_tiles,)](
+                stored.queries, stored.base, *room, *n_rows, self._capacity, WIDTH=stored.width, **cut, **options
+            )
+            return
+        describe = self._kernels.TensorDescriptor.from_tensor
+        self._kernels.scan_wide[(n_tiles * (shape.span // shape.columns),)](
+            describe(stored.queries, [shape.rows, shape.slice]),
+            describe(stored.base, [shape.columns, shape.slice]),
+            *(*room, *n_rows, self._capacity, stored.width),
+            BLOCK_WIDTH=shape.slice,
             **cut,
-            SPAN=shape.span,
-            BLOCK_ROWS=shape.rows,
-            BLOCK_COLUMNS=shape.columns,
-            IS_SELF=self.is_self,
-            num_warps=shape.n_warps,
-            num_stages=shape.n_stages,
+            **options,
         )
 
     def _raise_slots(self, start: int, stop: int) -> None:
-        rows, columns, values = self._read(start, stop)
-        slots, n_slots = self._slots.view(-1), self._slots.shape[1]
-        lower = values - self._stored.error
-        slots.scatter_reduce_(0, rows * n_slots + columns % n_slots, lower, "amax")
-        if self.is_self:
-            slots.scatter_reduce_(0, columns * n_slots + rows % n_slots, lower, "amax")
+        if start < stop:
+            self._kernels.raise_slots[(-(-(stop - start) // _SLOT_BLOCK),)](
+                *(self._found, self._values, self._slots, start, stop, self._stored.error),
+                N_SLOTS=self._slots.shape[1],
+                IS_SELF=self.is_self,
+                BLOCK=_SLOT_BLOCK,
+            )
 
     def _read(self, start: int, stop: int) -> tuple[Any, Any, Any]:
         found = self._found[start:stop]

@@ -7,19 +7,18 @@ too coarse, a row is high + low, and (high, high, low) . (high, low, high) is a 
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from ruler.core.arithmetic import iterate_blocks
 from ruler.neighbors.device_pairs import rows_for
 
 _PILOT_QUERIES = 512
 _PILOT_ROWS = 1 << 16
+_PEAK_ROWS = 16
 _FEW_PAIRS = 16.0  # a query beyond k: looking at them again costs less than a finer pass
 _ROUNDING = {1: 2.0**-11, 3: 2.0**-22}  # of a row of norm 1, at most
 _PADDING = 4096  # rows: a multiple of every span
 _SLICE = 64  # columns: a multiple of every slice
 _LEAST_WIDTH = 16
-_NARROW_WIDTH = 128
+NARROW_WIDTH = 128
 _TRUNCATION = 2.0  # tensor cores cut each addend off where the processor rounds, in units of float32's eps
 _STORING = 1e-6  # bounds themselves are float32
 
@@ -40,10 +39,10 @@ class Operands:
 
 def measure_parts(torch: Any, queries: Any, base: Any, k: int) -> int:
     """The fewest parts that leave few pairs for a sample of queries; 0 where even three leave many."""
-    rows = torch.from_numpy(_evenly(len(queries), _PILOT_QUERIES)).to(base.matrix.device)
-    columns = torch.from_numpy(_evenly(len(base), _PILOT_ROWS)).to(base.matrix.device)
-    products = queries.take(rows).float() @ base.take(columns).float().T
-    kth = products.topk(min(k + 1, len(columns)), 1).values[:, -1:]  # one more: a query may meet itself
+    rows = _evenly(torch, queries, _PILOT_QUERIES)
+    products = queries.take(rows).float() @ base.take(_evenly(torch, base, _PILOT_ROWS)).float().T
+    peaks = products[:, : products.shape[1] // _PEAK_ROWS * _PEAK_ROWS].view(len(rows), _PEAK_ROWS, -1).amax(1)
+    kth = peaks.topk(min(k + 1, peaks.shape[1]), 1).values[:, -1:]  # one more: a query may meet itself
     for n_parts, rounding in _ROUNDING.items():
         error = _bound(torch, 2 * rounding, n_parts * base.width)
         n_pairs = float((products >= kth - 2 * error).sum()) / len(rows)
@@ -52,8 +51,9 @@ def measure_parts(torch: Any, queries: Any, base: Any, k: int) -> int:
     return 0
 
 
-def _evenly(n_rows: int, most: int) -> Any:
-    return np.unique(np.linspace(0, n_rows - 1, most).astype(np.int64))
+def _evenly(torch: Any, rows: Any, most: int) -> Any:
+    n_rows = min(most, len(rows))
+    return torch.arange(n_rows, device=rows.matrix.device) * len(rows) // n_rows
 
 
 def _bound(torch: Any, rounding: float, n_columns: int) -> float:
@@ -99,6 +99,6 @@ def _largest_norm(rows: Any) -> float:
 
 def _padded(n_columns: int) -> int:
     """A power of two where a kernel takes whole rows, a multiple of its slice where not."""
-    if n_columns <= _NARROW_WIDTH:
+    if n_columns <= NARROW_WIDTH:
         return max(_LEAST_WIDTH, 1 << (n_columns - 1).bit_length())
     return -(-n_columns // _SLICE) * _SLICE

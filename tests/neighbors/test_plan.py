@@ -55,7 +55,7 @@ def test_shards_are_read_in_part_only(fixed_clock, monkeypatch):
     read = []
     monkeypatch.setattr(StackedRows, "_count", lambda self, n_bytes: read.append(n_bytes))
     plan_search(ROWS[:10], stacked)
-    assert sum(read) <= 8 * 1024 * 16 * 4
+    assert sum(read) <= 8 * (1024 * 16 * 4 + (2 << 20))
 
 
 def test_the_plan_says_what_where_and_how_long():

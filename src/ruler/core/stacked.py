@@ -13,7 +13,7 @@ from ruler.core.errors import InputError
 from ruler.core.types import IndexArray
 
 _MOST_MAPPED_BYTES = 256 << 20
-_BYTES_A_FAULT = 64 << 10  # a page fault maps the pages around it too
+_BYTES_A_FAULT = 2 << 20  # a page fault maps the pages around it too, up to so many
 
 
 class StackedRows:
@@ -77,7 +77,7 @@ class StackedRows:
         first, last = np.searchsorted(self.starts, [start, max(start, stop - 1)], side="right") - 1
         if first == last < len(self.parts):
             rows = np.asarray(self.parts[first][start - self.starts[first] : stop - self.starts[first]])
-            self._count(rows.nbytes)
+            self._count(rows.nbytes + _BYTES_A_FAULT)
             return rows.astype(self.dtype, copy=False)
         rows = np.empty((stop - start, self.shape[1]), self.dtype)
         for number in range(first, min(last + 1, len(self.parts))):
@@ -85,7 +85,7 @@ class StackedRows:
             rows[low - start : high - start] = self.parts[number][
                 low - self.starts[number] : high - self.starts[number]
             ]
-        self._count(rows.nbytes)
+        self._count(rows.nbytes + _BYTES_A_FAULT)
         return rows
 
     def _read_rows(self, index: IndexArray) -> npt.NDArray[Any]:

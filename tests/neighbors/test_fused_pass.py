@@ -56,7 +56,7 @@ def test_any_width_and_two_sets(small, width, random):
 
 
 def test_a_full_buffer_is_emptied_in_between(small, random, monkeypatch):
-    monkeypatch.setattr(fused_pass, "_MOST_FOUND", 128**2)
+    monkeypatch.setattr(fused_pass, "_MOST_FOUND", 2 * 128**2)
     monkeypatch.setattr(fused_pass, "measure_parts", lambda *args: 1)
     launches = []
     launch = fused_pass.FusedScan._launch

@@ -165,7 +165,7 @@ class FusedScan:
         self._launch(spans[start:stop])
         n_before, n_now = self._n_found, int(self._counter)
         self._raise_slots(n_before, min(n_now, self._capacity))
-        if n_now <= self._capacity:
+        if n_now < self._capacity:  # a counter at its end says that kernels stopped writing
             self._n_found = n_now
             if n_now > self._capacity // 2:
                 self.recheck()

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from ruler.models import ResNet18
+from ruler.models import MODELS, ResNet18
 
 
 @pytest.fixture
@@ -82,3 +82,9 @@ def test_parameters_are_as_many_and_named_as_in_torchvision() -> None:
 def test_initial_convolutions_keep_the_scale_of_gradients() -> None:
     weight = ResNet18().layer3[1].conv2.weight
     assert weight.std().item() == pytest.approx((2 / (256 * 9)) ** 0.5, rel=0.01)
+
+
+def test_larger_images_get_a_stem_of_stride_two() -> None:
+    small, large = MODELS["resnet18"]((3, 32, 32), 2), MODELS["resnet18"]((3, 62, 47), 2)
+    assert (small.conv1.stride, large.conv1.stride) == ((1, 1), (2, 2))
+    assert large.eval()(torch.zeros(1, 3, 62, 47)).shape == (1, 2)

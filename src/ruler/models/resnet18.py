@@ -37,12 +37,13 @@ class BasicBlock(nn.Module):
 class ResNet18(nn.Module):
     """ResNet-18 (He et al., 2016) for small images of any size; parameters are named as in torchvision.
 
-    The stem is one 3 x 3 convolution of stride 1 without pooling, as is usual for 32 x 32 images: the 7 x 7 stem with
-    pooling would leave a single position to the last stage.
+    The stem is one 3 x 3 convolution without pooling, as is usual for 32 x 32 images: the 7 x 7 stem with pooling would
+    leave a single position to the last stage.
 
     Args:
         n_classes: Columns of the logits.
         n_channels: Colours of the input.
+        stem_stride: 2 gives images of about 64 x 64, such as faces, the same feature maps as 32 x 32 ones.
 
     Example:
         >>> model = ResNet18().eval()
@@ -51,9 +52,9 @@ class ResNet18(nn.Module):
         ((2, 10), (2, 512))
     """
 
-    def __init__(self, n_classes: int = 10, n_channels: int = 3) -> None:
+    def __init__(self, n_classes: int = 10, n_channels: int = 3, stem_stride: int = 1) -> None:
         super().__init__()
-        self.conv1 = nn.Conv2d(n_channels, _WIDTHS[0], 3, padding=1, bias=False)
+        self.conv1 = nn.Conv2d(n_channels, _WIDTHS[0], 3, stride=stem_stride, padding=1, bias=False)
         self.bn1 = nn.BatchNorm2d(_WIDTHS[0])
         self.relu = nn.ReLU(inplace=True)
         self.layer1 = _make_stage(_WIDTHS[0], _WIDTHS[0], stride=1)

@@ -3,7 +3,7 @@ import signal
 import subprocess
 import sys
 import time
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
@@ -191,3 +191,18 @@ def test_a_killed_run_keeps_its_finished_models_and_no_half_ones(tmp_path: Path)
     now = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.safetensors")}
     assert len(now) == len(finished) + 1
     assert finished.items() <= now.items()
+
+
+def test_processes_that_want_one_model_wait_for_the_first(tmp_path: Path) -> None:
+    store, n_trained = CheckpointStore(tmp_path), []
+    recipe = Recipe("Linear(2, 2)", data="d", rows="all", settings="{}", seed=0)
+
+    def train() -> dict[str, torch.Tensor]:
+        n_trained.append(1)
+        time.sleep(0.2)
+        return nn.Linear(2, 2).state_dict()
+
+    with ThreadPoolExecutor(3) as pool:
+        states = list(pool.map(lambda _: store.get_or_train(recipe, train), range(3)))
+    assert len(n_trained) == 1
+    assert all(torch.equal(state["weight"], states[0]["weight"]) for state in states)

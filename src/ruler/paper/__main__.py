@@ -1,7 +1,8 @@
 """`python -m ruler.paper STORE... --out DIR`: tables, figures, comparison and page from finished results.
 
 Several stores are read together, so that studies that ran on different machines share one page. A study that several
-stores hold is taken from the last of them.
+stores hold is taken from the last of them. With ``--rows FILE.parquet`` all rows are kept in one file, which can be
+read again in the place of their stores.
 """
 
 import argparse
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from ruler.core.files import write_atomically
 from ruler.experiment.store import load_results
 from ruler.paper.report import write_all
 
@@ -17,16 +19,24 @@ from ruler.paper.report import write_all
 def main() -> None:
     """Read the stores and write everything that rests on them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("stores", nargs="+", type=Path, help="results.sqlite of a run")
+    parser.add_argument("stores", nargs="+", type=Path, help="results.sqlite of a run, or a .parquet of rows")
     parser.add_argument("--out", type=Path, default=Path("ruler-results"), help="folder to write into")
+    parser.add_argument("--rows", type=Path, help="also keep all rows in this .parquet file")
     chosen = parser.parse_args()
-    write_all(join_stores(chosen.stores), chosen.out)
+    rows = join_stores(chosen.stores)
+    write_all(rows, chosen.out)
+    if chosen.rows is not None:
+        write_atomically(chosen.rows, rows.to_parquet(index=False, compression="zstd"))
 
 
 def join_stores(stores: Sequence[Path]) -> pd.DataFrame:
     """The rows of all stores, each study from the last store that holds it."""
-    studies = {study: rows for store in stores for study, rows in load_results(store).groupby("study")}
+    studies = {study: rows for store in stores for study, rows in _read(store).groupby("study")}
     return pd.concat(studies.values(), ignore_index=True)
+
+
+def _read(store: Path) -> pd.DataFrame:
+    return pd.read_parquet(store) if store.suffix == ".parquet" else load_results(store)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from filelock import FileLock
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as pack_tensors
 from torch import nn
@@ -176,14 +177,20 @@ class CheckpointStore:
         return tensors
 
     def get_or_train(self, recipe: Recipe, train: Callable[[], State]) -> State:
-        """The stored state, or a newly trained one, which is then stored; a spoilt file is never trusted."""
-        if recipe in self:
-            try:
-                return self.load(recipe)
-            except CheckpointError as error:
-                warnings.warn(f"training anew: {error}", RuntimeWarning, stacklevel=2)
-        state = train()
-        self.save(recipe, state)
+        """The stored state, or a newly trained one, which is then stored; a spoilt file is never trusted.
+
+        Processes that want the same model at the same time wait for the first of them to train it.
+        """
+        path = self.path_of(recipe)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(path.with_suffix(".lock")):
+            if recipe in self:
+                try:
+                    return self.load(recipe)
+                except CheckpointError as error:
+                    warnings.warn(f"training anew: {error}", RuntimeWarning, stacklevel=2)
+            state = train()
+            self.save(recipe, state)
         return state
 
 

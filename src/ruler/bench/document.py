@@ -40,13 +40,28 @@ Two seeds of a dataset: an original and three oracles each, four methods at thre
 metrics. "Plain" is the protocol in the fewest lines of torch, one model after the other; RULER runs the same
 steps, with the same weights to the last bit, in one process a core.
 """
+_PRECISION = """## Mixed precision
+
+Cells of the diagnostic studies, trained and unlearned twice by `python -m ruler.bench.precision`: seeds, records,
+batches and all settings are the same, and only the products of training and unlearning are in float32 or in bfloat16
+(autocast; weights, optimiser, losses and the reading of representations stay in float32). "Difference" is the mean
+over seeds in bfloat16 minus that in float32, with Welch's 95% interval; "seed SD" is the standard deviation over seeds
+in float32, which is what another seed does. M4 is read as in the findings: near 0.50 (within 0.03), above or below,
+far above or far below (beyond 0.10).
+
+The conclusion is the *same* if M4 reads the same in both and the intervals of M4 and of M2 cover 0; *same, shifted* if
+it reads the same but an interval leaves 0 out (up to one in twenty does so by chance); *not told apart* if it reads
+differently while the interval of M4 covers 0, so that other seeds could do it too; *changed* otherwise. Few seeds make
+wide intervals: look at the differences themselves too. Time is that of the quickest seed, metrics included; the
+original's holds the training of original and oracle.
+"""
 
 
 def write_document(benches: Sequence[Mapping[str, Any]], path: Path) -> None:
     """Write the page from the numbers of one or more machines."""
     parts = [_TITLE]
     for bench in benches:
-        machine = ", ".join(f"{key} {value}" for key, value in bench["machine"].items())
+        machine = _name_machine(bench)
         on_cuda = [row for row in bench.get("search", ()) if "CUDA" in row["kind"]]
         on_cpu = [row for row in bench.get("search", ()) if "CUDA" not in row["kind"]]
         for text, rows, table in ((_SEARCH, on_cpu, _search_table), (_CUDA, on_cuda, _cuda_table)):
@@ -55,7 +70,12 @@ def write_document(benches: Sequence[Mapping[str, Any]], path: Path) -> None:
         if bench.get("protocol"):
             parts += [_PROTOCOL, f"Machine: {machine}.", _protocol_table(bench["protocol"])]
         parts += [f"{note}\n" for note in bench.get("notes", ())]
+    parts += _describe_precisions([bench for bench in benches if bench.get("precision")])
     write_atomically(path, "\n".join(parts).encode())
+
+
+def _name_machine(bench: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key} {value}" for key, value in bench["machine"].items())
 
 
 def _search_table(rows: Iterable[Mapping[str, Any]]) -> str:
@@ -103,6 +123,62 @@ def _protocol_table(rows: Iterable[Mapping[str, Any]]) -> str:
     header = ("dataset", "plain seconds", "RULER seconds", "RULER is faster by")
     cells = [(r["dataset"], f"{r['plain_s']:.1f}", f"{r['ruler_s']:.1f}", f"{r['speedup']:.1f}x") for r in rows]
     return _table(header, cells)
+
+
+def _describe_precisions(benches: Sequence[Mapping[str, Any]]) -> list[str]:
+    """One section for all machines that compared precisions; none where none did."""
+    parts = [_PRECISION] if benches else []
+    for bench in benches:
+        rows = bench["precision"]
+        parts += [f"Machine: {_name_machine(bench)}.", _precision_table(rows), f"{_sum_up_precisions(rows)}\n"]
+        parts += [
+            f"Failed: {row['dataset']}, {row['architecture']}, {row['method']}, {e}\n"
+            for row in rows
+            for e in row["errors"]
+        ]
+    return parts
+
+
+def _sum_up_precisions(rows: Sequence[Mapping[str, Any]]) -> str:
+    done = [row for row in rows if row["conclusion"] != "not measured"]
+    shifts = [row[name] for row in done for name in ("m4", "m2")]
+    n_apart = sum(not shift["low"] <= 0 <= shift["high"] for shift in shifts)
+    n_alike = sum(row["readings"][0] == row["readings"][1] for row in done)
+    m4, accuracy = (
+        max((abs(row[name]["difference"]) for row in done), default=0.0) for name in ("m4", "test_accuracy")
+    )
+    return (
+        f"M4 reads the same in {n_alike} of {len(rows)} rows; {n_apart} of {len(shifts)} intervals leave 0 out. The "
+        f"largest difference is {m4:.3f} in M4 and {accuracy:.3f} in test accuracy."
+    )
+
+
+def _precision_table(rows: Iterable[Mapping[str, Any]]) -> str:
+    header = (
+        *("dataset", "model", "method", "seeds", "M4 float32", "M4 bfloat16", "difference", "seed SD", "M4 reads"),
+        *("M2 float32", "M2 bfloat16", "difference", "seed SD", "test accuracy", "faster by", "conclusion"),
+    )
+    return _table(
+        header,
+        [
+            (
+                *(row["dataset"], row["architecture"], row["method"], str(row["n_seeds"])),
+                *_shift_cells(row["m4"], 3),
+                " / ".join(dict.fromkeys(row["readings"])),
+                *_shift_cells(row["m2"], 4),
+                " / ".join(f"{value:.3f}" for value in row["test_accuracy"]["means"]),
+                f"{row['speedup']:.2f}x",
+                row["conclusion"],
+            )
+            for row in rows
+        ],
+    )
+
+
+def _shift_cells(shift: Mapping[str, Any], n_digits: int) -> tuple[str, ...]:
+    single, half = (f"{value:.{n_digits}f}" for value in shift["means"])
+    interval = f"[{shift['low']:+.{n_digits}f}, {shift['high']:+.{n_digits}f}]"
+    return single, half, f"{shift['difference']:+.{n_digits}f} {interval}", f"{shift['seed_sd']:.{n_digits}f}"
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

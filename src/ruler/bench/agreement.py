@@ -1,0 +1,138 @@
+"""Numbers of the same cells in float32 and in bfloat16 -> whether they lead to the same conclusion."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from ruler.experiment.cell import Outcome
+from ruler.experiment.settings import PRECISIONS
+from ruler.paper.diagnostics.findings import FAR, NEAR
+from ruler.paper.intervals import difference_interval
+
+Conclusion = Literal["same", "same, shifted", "not told apart", "changed", "not measured"]
+Outcomes = Mapping[str, Sequence[Outcome]]
+"""Precision -> what became of a cell, an outcome a seed."""
+
+
+@dataclass(frozen=True)
+class Shift:
+    """One number of a model in both precisions.
+
+    Args:
+        float32, bfloat16: A value a seed; NaN where the cell failed.
+        means: Over seeds, float32 first.
+        difference: Mean in bfloat16 minus mean in float32.
+        low, high: Welch's 95% interval of the difference.
+        seed_sd: Standard deviation over seeds in float32: what another seed does.
+    """
+
+    float32: tuple[float, ...]
+    bfloat16: tuple[float, ...]
+    means: tuple[float, float]
+    difference: float
+    low: float
+    high: float
+    seed_sd: float
+
+    @property
+    def covers_zero(self) -> bool:
+        """Whether precision moves the number by no more than seeds can explain."""
+        return self.low <= 0 <= self.high
+
+
+@dataclass(frozen=True)
+class PrecisionRow:
+    """One method on one model in both precisions.
+
+    Args:
+        readings: What M4 says of the model, float32 first, see `read_rank`.
+        conclusion: See `conclude`.
+        elapsed_s: Quickest of the seeds, float32 first; of the original, with the training of its oracle.
+        speedup: How many times faster bfloat16 was.
+        errors: Of cells that failed.
+    """
+
+    dataset: str
+    architecture: str
+    method: str
+    size: str
+    n_seeds: int
+    m4: Shift
+    m2: Shift
+    test_accuracy: Shift
+    readings: tuple[str, str]
+    conclusion: Conclusion
+    elapsed_s: tuple[float, float]
+    speedup: float
+    errors: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return asdict(self)
+
+
+def summarise(outcomes: Outcomes) -> PrecisionRow:
+    """One row from the outcomes of cells that differ in seed and precision alone.
+
+    Args:
+        outcomes: Precision -> an outcome a seed, in the same order of seeds.
+    """
+    cell = outcomes["float32"][0].cell
+    m4, m2, accuracy = (_compare(outcomes, name) for name in ("m4", "m2", "test_accuracy"))
+    slow_s, quick_s = (min(outcome.elapsed_s for outcome in outcomes[precision]) for precision in PRECISIONS)
+    return PrecisionRow(
+        dataset=cell.dataset,
+        architecture=cell.architecture,
+        method=cell.method,
+        size=cell.size,
+        n_seeds=len(outcomes["float32"]),
+        m4=m4,
+        m2=m2,
+        test_accuracy=accuracy,
+        readings=(read_rank(m4.means[0]), read_rank(m4.means[1])),
+        conclusion=conclude(m4, m2),
+        elapsed_s=(slow_s, quick_s),
+        speedup=slow_s / quick_s,
+        errors=tuple(f"{name}: {outcome.error}" for name in PRECISIONS for outcome in outcomes[name] if outcome.error),
+    )
+
+
+def _compare(outcomes: Outcomes, name: str) -> Shift:
+    values = [tuple(float((o.scores or {}).get(name, "nan")) for o in outcomes[precision]) for precision in PRECISIONS]
+    single, half = values
+    found = difference_interval(half, single)
+    means = (float(np.mean(single)), float(np.mean(half)))
+    return Shift(single, half, means, found.value, found.low, found.high, float(np.std(single, ddof=1)))
+
+
+def read_rank(m4: float) -> str:
+    """What a mean M4 says, with the bounds of the findings: near 0.50 is within 0.03, far is beyond 0.10.
+
+    Example:
+        >>> [read_rank(value) for value in (0.22, 0.46, 0.51, 0.57, 0.74)]
+        ['far below', 'below', 'near', 'above', 'far above']
+    """
+    distance = abs(m4 - 0.5)
+    if not distance >= NEAR:
+        return "near" if distance < NEAR else "unknown"
+    side = "above" if m4 > 0.5 else "below"
+    return f"far {side}" if distance > FAR else side
+
+
+def conclude(m4: Shift, m2: Shift) -> Conclusion:
+    """Does the precision change what is concluded of a model?
+
+    Returns:
+        ``same``: M4 reads the same in both precisions, and the Welch intervals of the differences in M4 and in M2 cover
+        0. ``same, shifted``: it reads the same, but one of the intervals leaves 0 out. ``not told apart``: it reads
+        differently, while the interval of M4 covers 0, so that other seeds could do it too. ``changed``: it reads
+        differently and the interval leaves 0 out. ``not measured``: a cell failed.
+    """
+    if np.isnan([*m4.means, *m2.means]).any():
+        return "not measured"
+    is_same = read_rank(m4.means[0]) == read_rank(m4.means[1])
+    if is_same:
+        return "same" if m4.covers_zero and m2.covers_zero else "same, shifted"
+    return "not told apart" if m4.covers_zero else "changed"

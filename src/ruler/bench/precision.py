@@ -1,0 +1,173 @@
+"""The same models trained and unlearned in float32 and in bfloat16: does the precision change what is concluded?"""
+
+import argparse
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from ruler.bench.agreement import PrecisionRow, summarise
+from ruler.bench.measure import describe_machine
+from ruler.core.checks import check_number
+from ruler.core.errors import InputError
+from ruler.core.files import write_atomically
+from ruler.core.optional import load_optional
+from ruler.experiment.cell import Outcome, Workplace, run_job
+from ruler.experiment.diagnostic.material import load_material
+from ruler.experiment.domains import DOMAINS
+from ruler.experiment.grid import Job, list_cells
+from ruler.experiment.settings import METHOD_NAMES, PRECISIONS
+from ruler.experiment.studies import STUDIES
+
+FORGET_FRACTION = 0.05
+
+
+@dataclass(frozen=True)
+class PrecisionSettings:
+    """Which models are made in both precisions.
+
+    Args:
+        device: ``cpu`` or ``cuda``.
+        datasets: Keys of diagnostic datasets.
+        architectures: Each dataset takes those that are made for it.
+        methods: Of unlearning; the original is always compared.
+        n_seeds: Seeds 0 to ``n_seeds - 1``; at least two, as their spread is the yardstick.
+        size: ``smoke`` runs few records for an epoch.
+
+    Example:
+        >>> PrecisionSettings("cpu", ("higgs",), ("residual_mlp", "resnet18")).list_models()
+        [('higgs', 'residual_mlp')]
+    """
+
+    device: str
+    datasets: tuple[str, ...]
+    architectures: tuple[str, ...]
+    methods: tuple[str, ...] = ("neggrad_plus", "scrub", "fine_tuning")
+    n_seeds: int = 3
+    size: Literal["full", "smoke"] = "full"
+
+    def __post_init__(self) -> None:
+        check_number(self.n_seeds, "seeds", minimum=2, is_whole=True)
+        for method in self.methods:
+            METHOD_NAMES[method]
+        if not self.list_models():
+            fitting = "; ".join(f"{key}: {', '.join(DOMAINS[key].architectures)}" for key in self.datasets)
+            raise InputError(
+                f"architectures must hold one that a dataset takes ({fitting}); got {', '.join(self.architectures)}."
+            )
+
+    def list_models(self) -> list[tuple[str, str]]:
+        """Datasets with the architectures that are made for them."""
+        pairs = [(dataset, model) for dataset in self.datasets for model in self.architectures]
+        return [(dataset, model) for dataset, model in pairs if model in DOMAINS[dataset].architectures]
+
+
+DEFAULTS = {
+    "cpu": PrecisionSettings("cpu", ("higgs",), ("tabular_mlp", "residual_mlp")),
+    # NegGrad+ alone, which the findings on these models rest on, to keep the run to minutes.
+    "cuda": PrecisionSettings(
+        "cuda",
+        ("higgs", "cifar10"),
+        ("residual_mlp", "ft_transformer", "small_cnn", "resnet18"),
+        methods=("neggrad_plus",),
+        n_seeds=2,
+    ),
+}
+"""Settings by device, where a caller leaves them open."""
+
+
+def compare_precisions(
+    settings: PrecisionSettings, *, on_job: Callable[[str], None] = lambda line: None
+) -> Iterator[PrecisionRow]:
+    """Does bfloat16 change what a diagnostic study concludes?
+
+    Cells that differ in precision alone are run in turns: seeds, records, batches and all settings are the same, and
+    representations are read in float32 from both.
+
+    Args:
+        on_job: Told of every job that ends.
+
+    Returns:
+        A row for each method on each model, those of a model at once.
+
+    Raises:
+        InputError: The device is not there.
+    """
+    if settings.device != "cpu" and not load_optional("torch", "comparing precisions").cuda.is_available():
+        raise InputError(f"device must be one that torch finds here; got {settings.device!r}. Choose cpu.")
+    for dataset, architecture in settings.list_models():
+        load_material(dataset, settings.size, None).distinct  # noqa: B018  # or the first job alone would bear it
+        found: dict[str, dict[str, list[Outcome]]] = {}
+        for seed in range(settings.n_seeds):
+            for precision in PRECISIONS[:: 1 if seed % 2 else -1]:  # neither is always the one that warms up
+                job = _make_job(settings, dataset, architecture, seed, precision)
+                outcomes = list(run_job(job, Workplace(device=settings.device)))
+                on_job(f"{job.name} {precision}: {sum(outcome.elapsed_s for outcome in outcomes):.1f} s")
+                for outcome in outcomes:
+                    found.setdefault(outcome.cell.method, {}).setdefault(precision, []).append(outcome)
+        yield from (summarise(outcomes) for outcomes in found.values())
+
+
+def _make_job(settings: PrecisionSettings, dataset: str, architecture: str, seed: int, precision: Any) -> Job:
+    """The cells of one seed; the original first, so that its time holds the training of all models that are shared."""
+    study = next(study for study in STUDIES.values() if study.engine == "diagnostic" and dataset in study.datasets)
+    cells = list_cells(
+        replace(
+            study,
+            datasets=(dataset,),
+            architectures=(architecture,),
+            methods=settings.methods,
+            forget_fractions=(FORGET_FRACTION,),
+            forget_choices=("random",),
+            seeds=(seed,),
+            precision=precision,
+            size=settings.size,
+        )
+    )
+    wanted = ("original", *settings.methods)
+    return Job(tuple(sorted((cell for cell in cells if cell.method in wanted), key=lambda c: wanted.index(c.method))))
+
+
+def _describe(settings: PrecisionSettings) -> dict[str, Any]:
+    torch = load_optional("torch", "comparing precisions")
+    machine = describe_machine() | {"threads": torch.get_num_threads()}
+    if settings.device == "cpu":
+        return machine
+    from ruler.bench.cuda import describe_device
+
+    return machine | describe_device() | {"float32 convolutions": "TF32" if torch.backends.cudnn.allow_tf32 else "full"}
+
+
+def main() -> None:
+    """`python -m ruler.bench.precision --json FILE`: float32 against bfloat16 on the diagnostic studies' models."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--json", type=Path, required=True, help="write all numbers to this file, model by model")
+    parser.add_argument("--device", choices=tuple(DEFAULTS), default="cpu")
+    parser.add_argument("--datasets", nargs="+", help="diagnostic datasets")
+    parser.add_argument("--architectures", nargs="+", help="each dataset takes those that are made for it")
+    parser.add_argument("--methods", nargs="+", help="of unlearning; the original is always compared")
+    parser.add_argument("--seeds", type=int, dest="n_seeds", help="at least 2")
+    parser.add_argument("--size", choices=("full", "smoke"), help="smoke: few records, one epoch")
+    options = vars(parser.parse_args())
+    path, device = options.pop("json"), options.pop("device")
+    given = {name: tuple(v) if isinstance(v, list) else v for name, v in options.items() if v is not None}
+    settings = replace(DEFAULTS[device], **_widen(given))
+    rows: list[dict[str, Any]] = []
+    for row in compare_precisions(settings, on_job=lambda line: print(line, flush=True)):
+        rows.append(row.as_dict())
+        numbers = {"machine": _describe(settings), "precision": rows}
+        write_atomically(path, json.dumps(numbers, indent=2) + "\n")
+        print(f"{row.dataset} {row.architecture} {row.method}: {row.conclusion}", flush=True)
+
+
+def _widen(given: dict[str, Any]) -> dict[str, Any]:
+    """Datasets that are named without architectures take all that are made for them."""
+    if "datasets" not in given or "architectures" in given:
+        return given
+    fitting = dict.fromkeys(model for key in given["datasets"] for model in DOMAINS[key].architectures)
+    return {**given, "architectures": tuple(fitting)}
+
+
+if __name__ == "__main__":
+    main()

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ruler.experiment.diagnostic import groups as module
-from ruler.experiment.diagnostic.groups import compare_with_placebos, draw_sets, rank_set, survey
+from ruler.experiment.diagnostic.groups import compare_with_placebos, draw_sets, find_p_value, rank_set, survey
 from ruler.metrics import m4
 
 
@@ -43,3 +43,12 @@ def test_an_ordinary_set_is_ordinary_and_a_strange_one_is_found() -> None:
     assert ordinary["m4_placebo_low"] <= 0.5 <= ordinary["m4_placebo_high"]
     assert ordinary["m4_placebo_p"] > 0.05
     assert compare_with_placebos(1.0, around, 10, is_single=True)["m4_placebo_p"] == pytest.approx(1 / 41)
+
+
+@given(st.lists(st.integers(0, 40), min_size=3, max_size=12))
+@settings(max_examples=200, deadline=None)
+def test_a_p_value_is_small_no_more_often_than_it_says(values: list[int]) -> None:
+    pool = np.array(values, dtype=float)
+    p_values = np.array([find_p_value(value, np.delete(pool, place)) for place, value in enumerate(pool)])
+    for level in p_values:
+        assert (p_values <= level).mean() <= level + 1e-9

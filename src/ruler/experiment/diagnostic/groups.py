@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,12 @@ import numpy.typing as npt
 from ruler.core.types import FloatArray, IndexArray, Neighbors
 from ruler.metrics.percentile_rank import rank_within
 from ruler.neighbors import find_neighbors
+from ruler.stats.placebo import nearest_outside
 
 N_SETS = 200
 _NEIGHBOURS = 64
 _DRAW_SEED = 0
+_ROUNDING = 1e-12
 
 Mask = npt.NDArray[np.bool_]
 
@@ -48,21 +51,16 @@ def rank_set(around: Surroundings, is_chosen: Mask) -> float:
         >>> rank_set(around, around.groups == "a")
         0.0
     """
-    nearest = _find_nearest_outside(around, is_chosen)
+    nearest = nearest_outside(around.neighbors, is_chosen, partial(_search_again, around.rows))
     return float(rank_within(nearest[is_chosen], nearest[~is_chosen]).mean())
 
 
-def _find_nearest_outside(around: Surroundings, is_chosen: Mask) -> FloatArray:
-    """Similarity of each record to its nearest record, itself aside, that is not among the chosen."""
-    is_free = ~is_chosen[around.neighbors.index]
-    found = np.take_along_axis(around.neighbors.similarity, is_free.argmax(1)[:, None], 1)[:, 0]
-    lost = np.flatnonzero(~is_free.any(1))  # all the neighbours that are known are among the chosen
-    if lost.size:
-        base = np.flatnonzero(~is_chosen)
-        again = find_neighbors(around.rows[lost], around.rows[base], k=min(2, len(base)))
-        is_self = base[again.index[:, 0]] == lost
-        found[lost] = np.where(is_self, again.similarity[:, -1], again.similarity[:, 0])
-    return found
+def _search_again(rows: Any, lost: IndexArray, is_chosen: Mask) -> FloatArray:
+    """Similarity of the lost records, all of whose known neighbours are chosen, to the nearest that is not."""
+    base = np.flatnonzero(~is_chosen)
+    found = find_neighbors(rows[lost], rows[base], k=min(2, len(base)))
+    is_self = base[found.index[:, 0]] == lost
+    return np.where(is_self, found.similarity[:, -1], found.similarity[:, 0])
 
 
 def draw_sets(groups: npt.NDArray[Any], n_records: int, *, is_single: bool) -> Iterator[Mask]:
@@ -94,19 +92,34 @@ def compare_with_placebos(value: float, around: Surroundings, n_records: int, *,
         is_single: The forget set is one group, drawn as such: every group alone is its placebo.
 
     Returns:
-        Mean, deviation, 2.5% and 97.5% points of the placebos, and the two-sided p-value of ``value`` among them.
+        Mean, deviation, 2.5% and 97.5% points of the placebos, and the p-value of ``value`` among them. In the
+        original, where single groups are listed one by one, its own group is a placebo too, which can only raise p.
     """
     sets = draw_sets(around.groups, n_records, is_single=is_single)
     drawn = np.array([rank_set(around, chosen) for chosen in sets])
-    n_as_far = int((np.abs(drawn - drawn.mean()) >= abs(value - drawn.mean()) - 1e-12).sum())
     low, high = np.quantile(drawn, [0.025, 0.975])
     return {
         "m4_placebo": float(drawn.mean()),
         "m4_placebo_sd": float(drawn.std(ddof=1)),
         "m4_placebo_low": float(low),
         "m4_placebo_high": float(high),
-        "m4_placebo_p": (1 + n_as_far) / (1 + len(drawn)),
+        "m4_placebo_p": find_p_value(value, drawn),
     }
+
+
+def find_p_value(value: float, drawn: FloatArray) -> float:
+    """Two-sided p-value of a value among placebos: the share of all, itself included, as far from the mean of all.
+
+    The value counts in the mean as each placebo does. If it is one of them by chance, p is at most alpha with a
+    probability of at most alpha.
+
+    Example:
+        >>> find_p_value(0.9, np.array([0.4, 0.5, 0.6]))
+        0.25
+    """
+    together = np.append(drawn, value)
+    distances = np.abs(together - together.mean())
+    return float((distances >= distances[-1] - _ROUNDING).mean())
 
 
 def count_groups(groups: npt.NDArray[Any], rows: IndexArray) -> int:

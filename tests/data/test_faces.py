@@ -72,9 +72,19 @@ def test_own_file(tmp_path):
     faces = load_faces(tmp_path / "f.npz")
     assert faces.ids.tolist() == ["bob/0", "ann/0", "bob/1", "ann/1"]
     assert faces.target.tolist() == [1, 0, 1, 0]
-    np.savez(tmp_path / "f.npz", **_arrays(identity=np.array([1, 0, 2, 0])))
-    with pytest.raises(FileFormatError, match=r"identity in .*f\.npz must be rows of names, below 2; got int64"):
-        load_faces(tmp_path / "f.npz")
+    for changes, message in (
+        ({"identity": np.array([1, 0, 2, 0])}, r"identity in .*f\.npz must be rows of names, one an image; got int64"),
+        (
+            {"identity": np.array([[1], [0], [1], [0]])},
+            r"must be rows of names, one an image; got int64 of shape \(4, 1",
+        ),
+        ({"names": np.array("ann")}, r"must be rows of names, one an image; .* for names of shape \(\)"),
+        ({"gender": np.array(list("mfmf"))}, "and gender as 0 or 1; got shape .* and <U1"),
+        ({"images": np.array(1)}, r"must hold images \(n, height, width, channels\) .* got shape \(\)"),
+    ):
+        np.savez(tmp_path / "f.npz", **_arrays(**changes))
+        with pytest.raises(FileFormatError, match=message):
+            load_faces(tmp_path / "f.npz")
     np.savez(tmp_path / "f.npz", **_arrays(names=None))
     with pytest.raises(FileFormatError, match="must hold the arrays images, identity, names; got none named names"):
         load_faces(tmp_path / "f.npz")

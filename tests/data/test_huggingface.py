@@ -147,7 +147,10 @@ def test_broken_files(tmp_path):
         ("{", "must be readable JSON; got an error"),
         ("[1]", "must hold a JSON object; got list"),
         ('{"_indices_data_files": [{"filename": "i.arrow"}]}', "must hold the rows that it means; got all rows and"),
-        ("{}", r"must list its Arrow files in state\.json; got none"),
+        ("[" * 100_000, "must be readable JSON; got an error"),
+        ("{}", r"state\.json must list something under _data_files; got None"),
+        ('{"_data_files": {"filename": "x"}}', "must list something under _data_files; got {'filename': 'x'}"),
+        ('{"_data_files": [5]}', "files of .* must lie in it; got 5"),
         ('{"_data_files": [{"filename": "x.parquet"}]}', r"x\.parquet must be an Arrow file; got one that cannot"),
         ('{"_data_files": [{"filename": "none.arrow"}]}', r"none\.arrow must be an Arrow file; got one that cannot"),
     ):
@@ -156,7 +159,36 @@ def test_broken_files(tmp_path):
             read_dataset(tmp_path)
 
 
-def test_notes_that_cannot_be_read_leave_a_table(tmp_path, image_bytes):
+@pytest.mark.parametrize("notes", ["{not json", "[1]", '{"info": {"features": [1]}}', '{"info": null}', "[" * 100_000])
+def test_notes_that_cannot_be_read_leave_a_table(tmp_path, image_bytes, notes):
     table = pa.table({"image": [image_bytes(), image_bytes()], "label": ["a", "b"]})
-    _save(tmp_path, table.replace_schema_metadata({"huggingface": "{not json"}))
+    _save(tmp_path, table.replace_schema_metadata({"huggingface": notes}))
     assert read_image_dataset(tmp_path)["all"].classes == ("a", "b")
+
+
+@pytest.mark.parametrize("labels", [[0, None], [0.5, 1.0]])
+def test_labels_that_are_no_classes_are_not_rounded_to_one(tmp_path, images, labels):
+    _save(tmp_path, images(2, label=labels))
+    with pytest.raises(InputError, match="target column 'label' must"):
+        read_image_dataset(tmp_path)
+
+
+def test_parts_that_do_not_fit_together(tmp_path, images):
+    _save(tmp_path / "a", images(2), images(2).rename_columns(["image", "kind"]))
+    with pytest.raises(FileFormatError, match=r"files of .*a must all have the same columns; got others"):
+        read_dataset(tmp_path / "a")
+    for name in ("train-0", "train-1"):
+        pyarrow.parquet.write_table(pa.table({name: [1]}), tmp_path / f"{name}.parquet")
+    with pytest.raises(FileFormatError, match="must all have the same columns; got others"):
+        read_dataset(tmp_path)
+    _save(tmp_path / "b" / "train", _table({"text": NOTES}))
+    _save(tmp_path / "b" / "test", _table({"note": NOTES}))
+    (tmp_path / "b" / "dataset_dict.json").write_text(json.dumps({"splits": ["train", "test"]}))
+    with pytest.raises(FileFormatError, match="must all have the same columns; got others"):
+        load_texts(tmp_path / "b", column="text")
+    (tmp_path / "b" / "dataset_dict.json").write_text('{"splits": []}')
+    with pytest.raises(FileFormatError, match=r"must list something under splits; got \[\]"):
+        load_texts(tmp_path / "b", column="text")
+    _save(tmp_path / "c", images(2).slice(0, 0))
+    with pytest.raises(InputError, match="must have rows, and columns of different names; got 0 rows"):
+        read_image_dataset(tmp_path / "c")

@@ -1,3 +1,6 @@
+import io
+import zipfile
+
 import numpy as np
 import pytest
 
@@ -30,9 +33,32 @@ def test_array_that_is_absent_or_no_class(tmp_path):
         FileFormatError, match=r"x\.npz must hold the arrays .* got none named train_labels, test_labels"
     ):
         read_image_file(path, "x")
-    write_arrays(path, _arrays(train_labels=np.array([0.0, 1.0, 2.0])))
-    with pytest.raises(InputError, match="target of x must be classes from 0 to 2; got float64"):
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"train_labels": np.array([0.0, 1.0, 2.0])},
+        {"train_labels": np.array(["a", "b", "c"])},
+        {"test_labels": np.array([0, 1, 10**12])},
+        {"test_labels": np.array(1)},
+        {"train_images": np.array(1)},
+    ],
+)
+def test_images_or_labels_of_another_form(tmp_path, changes):
+    path = tmp_path / "x.npz"
+    write_arrays(path, _arrays(**changes))
+    with pytest.raises(FileFormatError, match=r"must hold images .* a whole number below 1,000,000; got shape"):
         read_image_file(path, "x")
+
+
+def test_a_header_that_promises_more_than_any_memory(tmp_path):
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": (10**15,)})
+    with zipfile.ZipFile(tmp_path / "bomb.npz", "w") as archive:
+        archive.writestr("train_images.npy", header.getvalue())
+    with pytest.raises(FileFormatError, match=r"must be an \.npz of plain arrays; got one that cannot be read"):
+        read_arrays(tmp_path / "bomb.npz")
 
 
 def test_pickles_and_broken_files_are_refused(tmp_path):

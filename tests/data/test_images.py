@@ -1,5 +1,3 @@
-import json
-
 import numpy as np
 import pytest
 
@@ -98,15 +96,18 @@ def test_image_size_is_for_folders_alone(folder, tmp_path):
         load_images(tmp_path / "x.npz", image_size=(8, 8))
 
 
-def test_dataset_with_unknown_parts(tmp_path):
+def test_dataset_with_unknown_parts(tmp_path, image_bytes):
     import pyarrow as pa
     import pyarrow.parquet
 
-    for part in ("validation", "extra"):
-        table = pa.table({"image": [b""], "label": [0]})
-        pyarrow.parquet.write_table(table, tmp_path / f"{part}-0.parquet")
+    def save(content):
+        for part in ("validation", "extra"):
+            table = pa.table({"image": [content, content], "label": [0, 1]})
+            pyarrow.parquet.write_table(table, tmp_path / f"{part}-0.parquet")
+
+    save(b"")
     with pytest.raises(FileFormatError, match="must be a PNG or JPEG image"):
         load_images(tmp_path)
-    (tmp_path / "dataset_dict.json").write_text(json.dumps({"splits": []}))
-    with pytest.raises(InputError, match="parts must be train and test, or one alone; got none"):
+    save(image_bytes())
+    with pytest.raises(InputError, match="parts must be train and test, or one alone; got extra, validation"):
         load_images(tmp_path)

@@ -132,7 +132,7 @@ def test_column_is_for_own_tables():
 def test_nothing_to_read(tmp_path, texts):
     pd.DataFrame({"note": texts}).to_csv(tmp_path / "n.csv", index=False)
     with pytest.raises(
-        InputError, match=r"must hold a sentence of 20 to 300 characters; got none|must hold text; got no rows"
+        InputError, match=r"must hold a sentence of 20 to 300 characters; got none|must hold text; got blank rows alone"
     ):
         load_texts(tmp_path / "n.csv", column="note")
 

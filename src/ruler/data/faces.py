@@ -125,8 +125,18 @@ def _read_faces(path: Path) -> dict[str, npt.NDArray[Any]]:
             "Save them with numpy.savez_compressed."
         )
     identity, names = arrays["identity"], arrays["names"]
-    if identity.dtype.kind not in "iu" or identity.min(initial=0) < 0 or identity.max(initial=0) >= len(names):
-        raise FileFormatError(f"identity in {path} must be rows of names, below {len(names)}; got {identity.dtype}.")
+    is_row = identity.ndim == names.ndim == 1 and identity.dtype.kind in "iu"
+    if not is_row or identity.min(initial=0) < 0 or identity.max(initial=0) >= len(names):
+        raise FileFormatError(
+            f"identity in {path} must be rows of names, one an image; got {identity.dtype} of shape {identity.shape} "
+            f"for names of shape {names.shape}."
+        )
+    gender = arrays.get("gender", identity)
+    if arrays["images"].ndim != 4 or gender.dtype.kind not in "iub":
+        raise FileFormatError(
+            f"{path} must hold images (n, height, width, channels) and gender as 0 or 1; got shape "
+            f"{arrays['images'].shape} and {gender.dtype}."
+        )
     return arrays
 
 

@@ -1,6 +1,8 @@
 """A Hugging Face dataset saved on disk -> tables and images, without `datasets`, its code or any pickle."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +35,7 @@ def read_dataset(folder: Path) -> dict[str, Any]:
         FileFormatError: A file that is missing, broken, or named outside the folder.
     """
     if (folder / "dataset_dict.json").is_file():
-        parts = _read_json(folder / "dataset_dict.json").get("splits", [])
+        parts = _read_list(folder / "dataset_dict.json", "splits")
         return {str(part): _read_arrow(folder / _plain(part, folder)) for part in parts}
     if (folder / "state.json").is_file():
         return {str(_read_json(folder / "state.json").get("_split") or "all"): _read_arrow(folder)}
@@ -59,6 +61,8 @@ def read_image_dataset(
 
 
 def _read_images(table: Any, name: str, image_size: tuple[int, int] | None, *, is_shown: bool) -> ImageData:
+    if table.num_rows == 0 or len(set(table.column_names)) < len(table.column_names):
+        raise InputError(f"{name} must have rows, and columns of different names; got {table.num_rows} rows.")
     features = _read_features(table)
     images = _find_column(table, features, "Image", "image", name)
     labels = _find_column(table, features, "ClassLabel", "label", name)
@@ -67,10 +71,10 @@ def _read_images(table: Any, name: str, image_size: tuple[int, int] | None, *, i
     pixels = stack_images([decode_image(_bytes_of(cell.as_py(), key), key, image_size) for cell, key in cells], ids)
     declared = features.get(labels, {}).get("names")
     column = table[labels].to_pandas()
-    if declared is None:
-        target, classes = encode_classes(column, labels)
-    else:
+    if isinstance(declared, list) and column.dtype.kind in "iu":
         target, classes = column.to_numpy(dtype=np.int64), tuple(map(str, declared))
+    else:
+        target, classes = encode_classes(column, labels)
     return ImageData(name=name, images=pixels, target=target, classes=classes, ids=np.array(ids))
 
 
@@ -100,9 +104,9 @@ def _read_features(table: Any) -> dict[str, Any]:
     metadata = (table.schema.metadata or {}).get(b"huggingface", b"{}")
     try:
         features = json.loads(metadata).get("info", {}).get("features", {})
-    except (ValueError, AttributeError):
+        return {name: value for name, value in features.items() if isinstance(value, dict)}
+    except (ValueError, AttributeError, RecursionError):
         return {}  # without its notes a table is still a table
-    return {name: value for name, value in features.items() if isinstance(value, dict)}
 
 
 def read_text_column(folder: Path, column: str | None) -> Any:
@@ -117,7 +121,8 @@ def read_text_column(folder: Path, column: str | None) -> Any:
     if column is None:
         raise InputError(f"column must name the texts; got None. {folder.name} has {', '.join(columns)}.")
     pandas = load_optional("pandas", "reading texts")
-    return pandas.concat([table[columns[column]].to_pandas() for table in tables], ignore_index=True)
+    with _joining(folder):
+        return pandas.concat([table[columns[column]].to_pandas() for table in tables], ignore_index=True)
 
 
 def _read_arrow(folder: Path) -> Any:
@@ -128,11 +133,11 @@ def _read_arrow(folder: Path) -> Any:
             f"{folder} must hold the rows that it means; got all rows and a list of chosen ones. Save it again after "
             "flatten_indices()."
         )
-    files = state.get("_data_files") or []
-    tables = [_open_stream(folder / _plain(file.get("filename"), folder)) for file in files]
-    if not tables:
-        raise FileFormatError(f"{folder} must list its Arrow files in state.json; got none. Save the dataset again.")
-    return pyarrow.concat_tables(tables)
+    files = _read_list(folder / "state.json", "_data_files")
+    names = [file.get("filename") if isinstance(file, dict) else file for file in files]
+    tables = [_open_stream(folder / _plain(name, folder)) for name in names]
+    with _joining(folder):
+        return pyarrow.concat_tables(tables)
 
 
 def _open_stream(path: Path) -> Any:
@@ -161,19 +166,37 @@ def _read_parquet(folder: Path) -> dict[str, Any]:
             raise FileFormatError(f"{path} must be a parquet file; got one that cannot be read ({error}).") from error
     if not parts:
         raise FileFormatError(f"{folder} must hold a dataset; got neither state.json nor parquet files.")
-    return {part: pyarrow.concat_tables(tables) for part, tables in parts.items()}
+    with _joining(folder):
+        return {part: pyarrow.concat_tables(tables) for part, tables in parts.items()}
+
+
+@contextmanager
+def _joining(folder: Path) -> Iterator[None]:
+    pyarrow = load_optional("pyarrow", "reading a dataset")
+    try:
+        yield
+    except (KeyError, pyarrow.ArrowException) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise FileFormatError(f"files of {folder} must all have the same columns; got others ({reason}).") from error
 
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise FileFormatError(
             f"{path} must be readable JSON; got an error ({error}). Save the dataset again."
         ) from error
     if not isinstance(content, dict):
         raise FileFormatError(f"{path} must hold a JSON object; got {type(content).__name__}. Save the dataset again.")
     return content
+
+
+def _read_list(path: Path, key: str) -> list[Any]:
+    listed = _read_json(path).get(key)
+    if not isinstance(listed, list) or not listed:
+        raise FileFormatError(f"{path} must list something under {key}; got {listed!r:.50}. Save the dataset again.")
+    return listed
 
 
 def _plain(name: Any, folder: Path) -> str:

@@ -13,6 +13,7 @@ from ruler.data.image_data import ImageData, ImageSplit
 from ruler.data.sources import read_arrays
 
 _FIELDS = ("train_images", "train_labels", "test_images", "test_labels")
+_MOST_CLASSES = 1_000_000  # classes without names get one each: a single label must not fill the memory
 
 
 def read_image_file(path: Path, name: str, classes: tuple[str, ...] = ()) -> ImageSplit:
@@ -27,7 +28,7 @@ def read_image_file(path: Path, name: str, classes: tuple[str, ...] = ()) -> Ima
 
     Raises:
         InputError: No such file, or images and labels that do not fit together.
-        FileFormatError: Not an .npz of plain arrays, or without one of the four.
+        FileFormatError: Not an .npz of plain arrays, without one of the four, or with one of another shape or type.
     """
     return make_split(read_arrays(path), name, classes, source=str(path))
 
@@ -42,6 +43,8 @@ def make_split(
             f"{source} must hold the arrays {', '.join(_FIELDS)}; got none named {', '.join(absent)}. "
             "Save them with numpy.savez_compressed."
         )
+    for part in ("train", "test"):
+        _check_part(arrays[f"{part}_images"], arrays[f"{part}_labels"], f"{source} ({part})")
     note = str(arrays.get("note", ""))
     names = classes or _name_classes(arrays)
     train, test = (
@@ -58,16 +61,24 @@ def write_arrays(path: Path, arrays: dict[str, npt.NDArray[Any]]) -> None:
     write_atomically(path, content.getvalue())
 
 
+def _check_part(images: npt.NDArray[Any], labels: npt.NDArray[Any], source: str) -> None:
+    is_class = labels.ndim == 1 and labels.dtype.kind in "iu" and labels.max(initial=0) < _MOST_CLASSES
+    if images.ndim != 4 or not is_class:
+        raise FileFormatError(
+            f"{source} must hold images (n, height, width, channels) and a class each, a whole number below "
+            f"{_MOST_CLASSES:,}; got shape {images.shape} and {labels.dtype} of shape {labels.shape}. Save them so."
+        )
+
+
 def _name_classes(arrays: dict[str, npt.NDArray[Any]]) -> tuple[str, ...]:
     if "label_names" in arrays:
-        return tuple(map(str, arrays["label_names"].tolist()))
-    labels = np.concatenate([arrays["train_labels"].ravel(), arrays["test_labels"].ravel()])
-    return tuple(map(str, range(int(labels.max(initial=0)) + 1)))
+        return tuple(map(str, arrays["label_names"].ravel().tolist()))
+    largest = max(int(arrays[f"{part}_labels"].max(initial=0)) for part in ("train", "test"))
+    return tuple(map(str, range(largest + 1)))
 
 
 def _make_part(
     images: npt.NDArray[Any], labels: npt.NDArray[Any], *, part: str, name: str, classes: tuple[str, ...], note: str
 ) -> ImageData:
     ids = np.array([f"{part}/{row}" for row in range(len(images))])
-    whole = labels.astype(np.int64) if labels.dtype.kind in "iu" else labels
-    return ImageData(name=name, images=images, target=whole, classes=classes, ids=ids, note=note)
+    return ImageData(name=name, images=images, target=labels.astype(np.int64), classes=classes, ids=ids, note=note)

@@ -130,8 +130,7 @@ def _as_split(parts: dict[str, ImageData], test_fraction: float, seed: int) -> I
             )
         return ImageSplit(train=train, test=test)
     if len(parts) != 1:
-        found = ", ".join(parts) or "none"
-        raise InputError(f"parts must be train and test, or one alone; got {found}. Rename or merge them.")
+        raise InputError(f"parts must be train and test, or one alone; got {', '.join(parts)}. Rename or merge them.")
     (whole,) = parts.values()
     train_rows, test_rows = draw_split(whole.target, whole.classes, test_fraction=test_fraction, seed=seed)
     return ImageSplit(train=_take(whole, train_rows), test=_take(whole, test_rows))

@@ -87,7 +87,7 @@ def read_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
             pass  # np.load would also take a single .npy for one
         with np.load(path, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
-    except (OSError, EOFError, ValueError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
+    except (OSError, EOFError, ValueError, AttributeError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
         raise FileFormatError(
             f"{path} must be an .npz of plain arrays; got one that cannot be read ({error})."
         ) from error

@@ -139,9 +139,8 @@ def _as_texts(column: Any, name: str) -> dict[int, str]:
     present = column.dropna()
     n_other = sum(not isinstance(value, str) for value in present)
     if n_other or not any(value.strip() for value in present):
-        raise InputError(
-            f"column {name!r} must hold text; got {n_other or 'no'} rows with something else. Name another."
-        )
+        got = f"{n_other} rows with something else" if n_other else "blank rows alone"
+        raise InputError(f"column {name!r} must hold text; got {got}. Name another.")
     return {int(row): value for row, value in present.items() if value.strip()}
 
 

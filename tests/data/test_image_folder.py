@@ -39,15 +39,22 @@ def test_a_photo_is_turned_upright():
     np.testing.assert_array_equal(decode_image(_png(PIXELS, exif=exif), "x"), np.rot90(PIXELS, -1))
 
 
+def test_broken_notes_of_a_camera_leave_the_photo_as_it_lies():
+    buffer = io.BytesIO()
+    notes = b"Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\xff\xff\xff\xff\x06"
+    Image.fromarray(PIXELS).save(buffer, "JPEG", exif=notes)
+    assert decode_image(buffer.getvalue(), "x").shape == PIXELS.shape
+
+
 def test_size_is_height_then_width():
     assert decode_image(_png(PIXELS), "x", (7, 2)).shape == (7, 2, 3)
 
 
-def _bomb():
+def _bomb(side=60_000):
     def chunk(kind, data):
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
-    header = struct.pack(">IIBBBBB", 60_000, 60_000, 8, 2, 0, 0, 0)
+    header = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
     return (
         b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0" * 99)) + chunk(b"IEND", b"")
     )
@@ -68,6 +75,7 @@ def _other(form):
         _other("GIF"),
         _other("TIFF"),
         _bomb(),
+        _bomb(10_000),  # where Pillow only warns
         _png(np.arange(6, dtype=np.uint16).reshape(2, 3)),
     ],
     ids=["empty", "text", "cut", "gif", "tiff", "bomb", "16 bit"],

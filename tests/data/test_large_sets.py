@@ -66,3 +66,11 @@ def test_other_rows_in_the_data_folder_or_in_another_number_are_refused(tmp_path
     (path.parent).rename(tmp_path / "cache" / "tabular")
     with pytest.raises(DataMismatchError, match="rows: 50 instead of 51233"):
         load_tabular("higgs", root=tmp_path / "data")
+
+
+@pytest.mark.parametrize("label", ["fir", ""])
+def test_a_last_column_without_classes_is_refused_in_one_line(tmp_path, label):
+    table = pd.DataFrame({"height": ["1", "2"], "cover": ["1", label]})
+    write_table(table, tmp_path / "tabular" / "covertype.csv.gz")
+    with pytest.raises(DataMismatchError, match="last column of Covertype must hold its classes; got something else"):
+        load_tabular("covertype", root=tmp_path)

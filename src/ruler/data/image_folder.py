@@ -1,6 +1,9 @@
 """A folder with one subfolder a class -> images."""
 
 import io
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -70,13 +73,13 @@ def decode_image(content: bytes, name: str, image_size: tuple[int, int] | None =
     pillow: Any = load_optional("PIL.Image", "reading images")
     operations: Any = load_optional("PIL.ImageOps", "reading images")
     try:
-        with pillow.open(io.BytesIO(content), formats=("PNG", "JPEG")) as image:
+        with _quiet(), pillow.open(io.BytesIO(content), formats=("PNG", "JPEG")) as image:
             if image.width * image.height > _MAX_PIXELS:
                 raise ValueError(f"{image.width} x {image.height} pixels")
             if image.mode not in _MODES:
                 raise ValueError(f"mode {image.mode}, more than 8 bits a colour")
             upright = operations.exif_transpose(image).convert("RGB")
-    except (OSError, ValueError, SyntaxError, EOFError, pillow.DecompressionBombError) as error:
+    except Exception as error:  # parsers raise anything
         raise FileFormatError(
             f"{name} must be a PNG or JPEG image of at most {_MAX_PIXELS:,} pixels and 8 bits a colour; got a file "
             f"that cannot be read ({error}). Remove or convert it."
@@ -84,6 +87,14 @@ def decode_image(content: bytes, name: str, image_size: tuple[int, int] | None =
     if image_size is not None:
         upright = upright.resize((image_size[1], image_size[0]), pillow.Resampling.BILINEAR)
     return np.asarray(upright, dtype=np.uint8)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without warnings of broken camera notes, which only say which way is up, or of sizes, which are checked here."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def stack_images(images: list[PixelArray], names: list[str]) -> PixelArray:

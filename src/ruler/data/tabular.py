@@ -176,10 +176,17 @@ def _read_ids(column: Any, name: str) -> npt.NDArray[Any]:
 
 def _encode_published(table: Any, entry: TabularSet) -> TabularData:
     features, labels = table.iloc[:, :-1], table.iloc[:, -1].astype(str)
+    try:
+        target = labels.map(entry.class_of).to_numpy(dtype=np.int64)
+    except ValueError as error:
+        raise DataMismatchError(
+            f"last column of {entry.title} must hold its classes; got something else ({error}). Remove the file and "
+            f"run: ruler data fetch {entry.key}"
+        ) from error
     return TabularData(
         name=entry.key,
         features=encode_features(features),
-        target=labels.map(entry.class_of).to_numpy(dtype=np.int64),
+        target=target,
         feature_names=tuple(map(str, features.columns)),
         classes=entry.classes,
         ids=np.arange(len(table)),

@@ -78,7 +78,7 @@ def _other(form):
         _bomb(10_000),  # where Pillow only warns
         _png(np.arange(6, dtype=np.uint16).reshape(2, 3)),
     ],
-    ids=["empty", "text", "cut", "gif", "tiff", "bomb", "16 bit"],
+    ids=["empty", "text", "cut", "gif", "tiff", "bomb", "half a bomb", "16 bit"],
 )
 def test_anything_else_is_refused(content):
     with pytest.raises(FileFormatError, match=r"a/b\.png must be a PNG or JPEG image of at most 50,000,000 pixels"):

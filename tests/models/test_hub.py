@@ -1,5 +1,6 @@
 """The hub's cache is used, older weights are converted, and no network means an answer at once."""
 
+import shutil
 import time
 import urllib.error
 
@@ -79,6 +80,34 @@ def test_pickled_code_is_not_run(cached, capfd) -> None:
     with pytest.raises(FileFormatError, match=r"pytorch_model\.bin must hold tensors only; .* which is not run"):
         hub.find_hub_model(NAME)
     assert "ran" not in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("content", ["nothing", "half", "list", "numbers"])
+def test_broken_weights_are_refused_in_one_line(cached, content) -> None:
+    pickle_weights(cached)
+    path = cached / "pytorch_model.bin"
+    if content in ("nothing", "half"):
+        path.write_bytes(b"" if content == "nothing" else path.read_bytes()[: path.stat().st_size // 2])
+    else:
+        torch.save([torch.ones(1)] if content == "list" else {1: torch.ones(1)}, path)
+    with pytest.raises(FileFormatError, match=r"pytorch_model\.bin must hold tensors only"):
+        hub.find_hub_model(NAME)
+    assert not list(cached.parent.glob("ruler/language-models/*/*"))
+
+
+def test_two_processes_that_convert_at_once_end_with_one_copy(cached, monkeypatch) -> None:
+    pickle_weights(cached)
+    (cached / "spiece.model").write_bytes(b"words")
+    replace = hub.os.replace
+
+    def come_second(source, target) -> None:
+        shutil.copytree(source, target)
+        replace(source, target)
+
+    monkeypatch.setattr("os.replace", come_second)
+    folder = hub.find_hub_model(NAME)
+    assert (folder / "spiece.model").read_bytes() == b"words"
+    assert [path.name for path in folder.parent.iterdir()] == [cached.name]
 
 
 def test_cache_without_weights_is_no_model(cached) -> None:

@@ -16,7 +16,8 @@ from ruler.core.optional import load_optional
 
 _PATIENCE_S = 5.0
 _PICKLED = "pytorch_model.bin"
-_FILES = ["*.json", "*.txt", "*.model", "*.safetensors", _PICKLED]
+_BESIDE = ["*.json", "*.txt", "*.model"]  # configuration and tokenizer
+_FILES = [*_BESIDE, "*.safetensors", _PICKLED]
 
 
 def find_hub_model(name: str) -> Path | None:
@@ -63,23 +64,35 @@ def convert_weights(folder: Path, name: str) -> Path:
     target = cache_folder() / "language-models" / name.replace("/", "--") / folder.name
     if target.is_dir():
         return target
-    try:
-        state = torch.load(folder / _PICKLED, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError:
-        raise FileFormatError(
-            f"{folder / _PICKLED} must hold tensors only; got a file that is broken or needs pickled code, which is "
-            "not run. Load it where you trust it and save it again with save_pretrained."
-        ) from None
-    # cloned: weights that are tied share their memory, which the format has no word for
-    tensors = {key: value.clone().contiguous() for key, value in state.items() if isinstance(value, torch.Tensor)}
-    target.parent.mkdir(parents=True, exist_ok=True)
-    aside = Path(tempfile.mkdtemp(dir=target.parent, prefix=".writing-"))
-    for file in (*folder.glob("*.json"), *folder.glob("*.txt")):
-        shutil.copy(file, aside)
+    tensors = _read_tensors(folder / _PICKLED)
     safetensors = load_optional("safetensors.torch", "converting weights")
-    safetensors.save_file(tensors, aside / "model.safetensors", metadata={"format": "pt"})
-    os.replace(aside, target)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".writing-") as place:
+        aside = Path(place) / folder.name
+        aside.mkdir()
+        for file in (path for pattern in _BESIDE for path in folder.glob(pattern)):
+            shutil.copy(file, aside)
+        safetensors.save_file(tensors, aside / "model.safetensors", metadata={"format": "pt"})
+        try:
+            os.replace(aside, target)
+        except OSError:
+            if not target.is_dir():  # else another process was faster, with the same content
+                raise
     return target
+
+
+def _read_tensors(path: Path) -> dict[str, torch.Tensor]:
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError, OSError, ValueError):
+        state = None
+    if not isinstance(state, dict) or not all(isinstance(key, str) for key in state):
+        raise FileFormatError(
+            f"{path} must hold tensors only; got a file that is broken or needs pickled code, which is "
+            "not run. Load it where you trust it and save it again with save_pretrained."
+        )
+    # cloned: weights that are tied share their memory, which the format has no word for
+    return {key: value.clone().contiguous() for key, value in state.items() if isinstance(value, torch.Tensor)}
 
 
 def _fetch(name: str, *, local_files_only: bool) -> Path | None:

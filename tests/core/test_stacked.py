@@ -76,6 +76,15 @@ def test_mapped_pages_are_let_go_of(tmp_path, monkeypatch):
     assert 0 < max(resident) < 16 << 10
 
 
+def test_changes_to_a_private_map_are_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(stacked_module, "_MOST_MAPPED_BYTES", 1)
+    np.save(tmp_path / "rows.npy", np.ones((4, 1 << 12)))
+    private = np.load(tmp_path / "rows.npy", mmap_mode="c")
+    private[:] = 2.0
+    rows = StackedRows([private])
+    assert [rows[i].sum() for i in range(4)] == [2.0 * (1 << 12)] * 4
+
+
 def _resident_kib(mapped):
     """How much of a map lies in this process's memory, by the kernel's own count."""
     with open("/proc/self/smaps") as lines:

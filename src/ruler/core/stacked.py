@@ -113,7 +113,8 @@ class StackedRows:
             self._n_mapped = 0
         for part in self.parts:
             mapped = getattr(part, "_mmap", None)
-            if isinstance(mapped, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+            is_own = getattr(part, "mode", "r") == "c"  # changes to a private map are nowhere else
+            if isinstance(mapped, mmap.mmap) and not is_own and hasattr(mmap, "MADV_DONTNEED"):
                 mapped.madvise(mmap.MADV_DONTNEED)
 
 

@@ -55,7 +55,7 @@ class Material:
     """Records as a model takes them; training records first, held-out ones after them.
 
     Args:
-        inputs: (n, ...) array; for texts token numbers (n, n_tokens), padded with 0.
+        inputs: (n, ...) array; for texts token numbers (n, n_tokens), padded.
         labels: (n,) classes; None for texts.
         groups: (n,) whose record it is; None where every record stands for itself.
         n_train: How many of the records are for training.

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ruler.core.optional import load_optional
+from ruler.core.errors import FileFormatError
+from ruler.models.pretrained import load_tokenizer
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,17 @@ class Vocabulary:
 
 
 def tokenize(sentences: Sequence[str], folder: Path, most_tokens: int) -> tuple[npt.NDArray[np.int64], Vocabulary]:
-    """Token numbers (n, n_tokens), cut at ``most_tokens`` and padded to the longest; and their vocabulary."""
-    transformers: Any = load_optional("transformers", "reading texts")
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    """Token numbers (n, n_tokens), cut at ``most_tokens`` and padded to the longest; and their vocabulary.
+
+    Raises:
+        FileFormatError: No tokenizer in the folder, or one that cannot mask or pad.
+    """
+    tokenizer = load_tokenizer(folder)
+    if tokenizer.mask_token_id is None or tokenizer.pad_token_id is None:
+        raise FileFormatError(
+            f"tokenizer in {folder} must have a mask and a padding token; got mask {tokenizer.mask_token!r} and "
+            f"padding {tokenizer.pad_token!r}. Give a masked language model."
+        )
     encoded = tokenizer(
         list(sentences), truncation=True, max_length=most_tokens, padding="longest", return_attention_mask=False
     )

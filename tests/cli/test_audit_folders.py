@@ -9,7 +9,7 @@ import torch
 
 import ruler.cli
 from ruler.cli.audit_folders import FolderRecords, load_folder
-from ruler.core.errors import CheckpointError, FileFormatError
+from ruler.core.errors import CheckpointError, FileFormatError, InputError
 from ruler.models.pretrained import quiet_transformers
 
 transformers = pytest.importorskip("transformers")
@@ -184,8 +184,8 @@ def test_image_folders_give_ids_and_classes(image_folder):
 
 def test_images_without_subfolders_have_no_classes(image_folder):
     side = image_folder.parent / "side"
-    side.mkdir()
-    with pytest.raises(FileFormatError, match=r"must hold images \(\.png, \.jpg, \.jpeg\); got none"):
+    (side / "no image.png").mkdir(parents=True)
+    with pytest.raises(InputError, match=r"must hold at least one image \(\.png, \.jpg, \.jpeg\); got none"):
         records_of(image_folder).load(side)
     pillow.new("L", (6, 5)).save(side / "a.png")
     assert "labels" not in records_of(image_folder).load(side)

@@ -65,6 +65,7 @@ class FolderRecords:
                 uint8 are prepared, other numbers are fed as they are.
 
         Raises:
+            InputError: A folder without images.
             FileFormatError: Another ending, records that cannot be read, a label that is no class of the model, or a
                 model without its tokenizer or image processor.
         """
@@ -100,12 +101,9 @@ class FolderRecords:
         return records
 
     def _load_image_folder(self, folder: Path) -> dict[str, Any]:
-        from ruler.data.image_folder import IMAGE_SUFFIXES, decode_image
+        from ruler.data.image_folder import decode_image, list_images
 
-        found = (path for path in folder.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES)
-        paths = sorted(path for path in found if not path.name.startswith("."))
-        if not paths:
-            raise FileFormatError(f"{folder} must hold images ({', '.join(IMAGE_SUFFIXES)}); got none. Check the path.")
+        paths = list_images(folder)
         images = (decode_image(path.read_bytes(), str(path)) for path in paths)
         places = [path.relative_to(folder) for path in paths]
         records = {

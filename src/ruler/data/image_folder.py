@@ -42,7 +42,7 @@ def read_image_folder(folder: Path, image_size: tuple[int, int] | None = None, *
         raise InputError(
             f"{folder} must have at least two subfolders, one a class; got {len(classes)}. Sort the images into them."
         )
-    files = [_list_images(folder / name) for name in classes]
+    files = [list_images(folder / name) for name in classes]
     paths = [path for found in files for path in found]
     ids = [path.relative_to(folder).as_posix() for path in paths]
     reading = track(paths, "reading images", n_items=len(paths), is_shown=progress)
@@ -51,7 +51,12 @@ def read_image_folder(folder: Path, image_size: tuple[int, int] | None = None, *
     return ImageData(name=folder.name, images=images, target=target, classes=tuple(classes), ids=np.array(ids))
 
 
-def _list_images(folder: Path) -> list[Path]:
+def list_images(folder: Path) -> list[Path]:
+    """The PNG and JPEG files in a folder and those below it, sorted; hidden files are passed over.
+
+    Raises:
+        InputError: None.
+    """
     found = sorted(
         path
         for path in folder.rglob("*")

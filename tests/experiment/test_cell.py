@@ -16,6 +16,7 @@ from ruler.experiment.settings import StudySettings
 from ruler.metrics import m1, m2, m3, m4
 from ruler.metrics.outputs import accuracy, membership_inference
 from ruler.training import train_tabular
+from ruler.training.ensemble import StackedMLP
 from ruler.unlearning import unlearn
 
 SCRUB = Cell("own", "breast_cancer", "scrub", 0.05, 0, 5e-4)
@@ -123,6 +124,32 @@ def test_a_failing_ensemble_cell_fails_alone(workplace: Workplace, monkeypatch: 
     cells = tuple(Cell("own", "breast_cancer", "scrub", f, 0, 5e-4, engine="ensemble") for f in (0.05, 0.1, 0.2))
     outcomes = list(run_job(Job(cells), workplace))
     assert [outcome.error for outcome in outcomes] == ["", "DivergedError: loss must stay finite", ""]
+
+
+def test_asking_models_at_once_changes_no_number(workplace: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
+    study = StudySettings(
+        "own", ("breast_cancer",), ("scrub", "bad_teacher"), (0.05, 0.1), (0, 1, 2), engine="ensemble"
+    )
+    alone = [outcome.scores for outcome in run_job(Job(list_cells(study)), workplace)]
+    monkeypatch.setattr(EnsembleBench, "_count_at_once", lambda *_: 2)
+    assert [outcome.scores for outcome in run_job(Job(list_cells(study)), workplace)] == alone
+
+
+def test_a_model_whose_answers_cannot_be_scored_fails_alone(
+    workplace: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import ruler.experiment.ensemble as module
+
+    def unlearn_badly(method: str, originals: StackedMLP, **rest: object) -> StackedMLP:
+        originals.flat[1] = torch.nan
+        return originals
+
+    monkeypatch.setattr(module, "unlearn_ensemble", unlearn_badly)
+    monkeypatch.setattr(EnsembleBench, "_count_at_once", lambda *_: 8)
+    cells = tuple(Cell("own", "breast_cancer", "scrub", 0.1, seed, 5e-4, engine="ensemble") for seed in range(3))
+    first, second, third = (outcome.error for outcome in run_job(Job(cells), workplace))
+    assert first == third == ""
+    assert "representations must be finite" in second
 
 
 def test_identical_records_are_embedded_once() -> None:

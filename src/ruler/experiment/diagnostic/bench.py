@@ -17,7 +17,7 @@ from ruler.experiment.diagnostic.material import Material, load_material
 from ruler.experiment.domains import DOMAINS
 from ruler.experiment.grid import Cell, Job
 from ruler.experiment.records import BASELINE_ROWS, BASELINE_SEED, GALLERY_ROWS
-from ruler.experiment.scores import Answers, Scores
+from ruler.experiment.scores import Answers, Scores, divide_by_norms
 from ruler.metrics.outputs import balance_membership
 from ruler.metrics.percentile_rank import rank_within
 from ruler.neighbors import find_neighbors
@@ -110,8 +110,8 @@ class DiagnosticBench:
         judged = (partition.forget, *(_draw(part, JUDGED_ROWS, _JUDGED_SEED) for part in (partition.retain, held_out)))
         groups = self._material.groups
         return DiagnosticAnswers(
-            forget=_fetch(rows, partition.forget),
-            baseline=_fetch(rows, baseline),
+            compared=divide_by_norms(_fetch(rows, np.append(partition.forget, baseline))),
+            n_forget=len(partition.forget),
             alone=alone,
             sides=tuple(_fetch(rows, part) for part in judged),
             groups={}

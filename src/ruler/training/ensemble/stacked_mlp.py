@@ -146,6 +146,10 @@ class StackedMLP:
         """Representations (n, hidden) and class scores (n, n_classes) in eval mode, where the members lie."""
         rows = as_feature_tensor(features, self.flat.device)
         self.check_columns(rows)
+        return self.forward(rows, member)
+
+    def forward(self, rows: torch.Tensor, member: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """`run_member` of float32 rows that lie with the members and were checked before: nothing waits for them."""
         own = Layers(*(layer[0] for layer in self.shape.view_layers(self.flat[member][None])))
         first = functional.linear(rows, own.weight_1, own.bias_1).relu_()
         second = functional.linear(first, own.weight_2, own.bias_2).relu_()

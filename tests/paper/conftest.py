@@ -194,6 +194,11 @@ def all_results(full_results, published_diagnostics):
 
 
 @pytest.fixture(scope="session")
+def all_comparison(all_results):
+    return compare_numbers(compute_numbers(check_results(all_results)))
+
+
+@pytest.fixture(scope="session")
 def full_results():
     return draw_results()
 

@@ -102,8 +102,8 @@ def test_reasons_are_stated_only_where_they_apply():
     assert any("not of one run" in text for text in explain(rank | {"forget_fraction": 0.05}, protocol))
 
 
-def test_every_reason_can_apply(all_results):
-    comparison = compare_numbers(compute_numbers(check_results(all_results)))
+def test_every_reason_can_apply(all_comparison):
+    comparison = all_comparison
     rows = comparison[comparison.n.notna()].assign(paper=np.nan, difference=0.0).to_dict("records")
     rows += comparison[comparison.n.notna()].to_dict("records")
     traits = frozenset({"ensemble", OTHER_ENCODER, FEWER_ROWS})
@@ -125,9 +125,8 @@ def test_a_diagnostic_reason_is_stated_only_of_runs_it_is_true_of(diagnostics):
     assert not any("crops" in text for text in explain(image | {"dataset": "cifar10"}, frozenset()))
 
 
-def test_old_tabular_and_new_diagnostic_results_share_a_page(all_results, tmp_path):
-    checked = check_results(all_results)
-    write_document(checked, compare_numbers(compute_numbers(checked)), tmp_path / "page.md")
+def test_old_tabular_and_new_diagnostic_results_share_a_page(all_results, all_comparison, tmp_path):
+    write_document(check_results(all_results), all_comparison, tmp_path / "page.md")
     page = (tmp_path / "page.md").read_text()
     assert page.startswith("# Reproduction of the paper")
     assert "The paper prints 1184 numbers. 1136 of them were measured here, 1136 on as many runs" in page

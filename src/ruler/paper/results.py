@@ -105,5 +105,5 @@ def average_seeds(rows: "pd.DataFrame", metric: str, *keys: str) -> "pd.Series[f
         >>> average_seeds(rows, "m4", "dataset").to_dict()
         {'a': 0.5}
     """
-    means: pd.Series[float] = rows.dropna(subset=[metric]).groupby(list(keys))[metric].mean()
+    means: pd.Series[float] = rows[[*keys, metric]].dropna(subset=[metric]).groupby(list(keys))[metric].mean()
     return means

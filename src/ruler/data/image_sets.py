@@ -6,28 +6,24 @@ from typing import ClassVar
 from ruler.core.registry import Registry
 
 
-@dataclass(frozen=True)
-class ImageSet:
-    """One published set of labelled images, cut to what the study trains and tests on.
+@dataclass(frozen=True, kw_only=True)
+class _PublishedImages:
+    """What image sets and face sets have in common.
 
     Args:
         key: Name in code and of the file ``images/<key>.npz``.
         title: Name in the paper.
-        home: Where it is published, in words.
-        n_train, n_test: Images of the two parts.
+        origin: Where it is published, in words.
         image_shape: Height, width and channels.
         classes: What the classes stand for.
-        content_hash: SHA-256 of the images and classes measured here, see ``ImageSplit.content_hash``.
+        content_hash: SHA-256 of what was measured here, see ``ImageSplit.content_hash`` and ``ImageData.content_hash``.
         note: What a reader of its numbers must know about our images.
         home_note: What the download holds instead; empty where it is the very same images.
     """
 
-    kind: ClassVar[str] = "images"
     key: str
     title: str
-    home: str
-    n_train: int
-    n_test: int
+    origin: str
     image_shape: tuple[int, int, int]
     classes: tuple[str, ...]
     content_hash: str
@@ -35,14 +31,22 @@ class ImageSet:
     home_note: str = ""
 
     @property
-    def origin(self) -> str:
-        """Where the set is published, in words."""
-        return self.home
-
-    @property
     def file(self) -> str:
         """Where its file lies in a data folder."""
         return f"images/{self.key}.npz"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageSet(_PublishedImages):
+    """One published set of labelled images, cut to what the study trains and tests on.
+
+    Args:
+        n_train, n_test: Images of the two parts.
+    """
+
+    kind: ClassVar[str] = "images"
+    n_train: int
+    n_test: int
 
     @property
     def size(self) -> str:
@@ -50,43 +54,17 @@ class ImageSet:
         return f"{self.n_train:,} + {self.n_test:,} of {self.image_shape[0]} x {self.image_shape[1]}"
 
 
-@dataclass(frozen=True)
-class FaceSet:
+@dataclass(frozen=True, kw_only=True)
+class FaceSet(_PublishedImages):
     """One published set of faces with the person on each.
 
     Args:
-        key: Name in code and of the file ``images/<key>.npz``.
-        title: Name in the paper.
-        home: Where it is published, in words.
         n_images, n_people: How many.
-        image_shape: Height, width and channels.
-        classes: What the classes stand for.
-        content_hash: SHA-256 of what was measured here, see ``ImageData.content_hash``.
-        note: What a reader of its numbers must know about our images.
-        home_note: What the download holds instead.
     """
 
     kind: ClassVar[str] = "faces"
-    key: str
-    title: str
-    home: str
     n_images: int
     n_people: int
-    image_shape: tuple[int, int, int]
-    classes: tuple[str, ...]
-    content_hash: str
-    note: str = ""
-    home_note: str = ""
-
-    @property
-    def origin(self) -> str:
-        """Where the set is published, in words."""
-        return self.home
-
-    @property
-    def file(self) -> str:
-        """Where its file lies in a data folder."""
-        return f"images/{self.key}.npz"
 
     @property
     def size(self) -> str:
@@ -114,7 +92,7 @@ _IMAGE_SETS = [
     ImageSet(
         key="cifar10",
         title="CIFAR-10",
-        home="www.cs.toronto.edu/~kriz/cifar.html",
+        origin="www.cs.toronto.edu/~kriz/cifar.html",
         n_train=10000,
         n_test=2000,
         image_shape=(32, 32, 3),
@@ -125,7 +103,7 @@ _IMAGE_SETS = [
     ImageSet(
         key="cifar100",
         title="CIFAR-100",
-        home="www.cs.toronto.edu/~kriz/cifar.html",
+        origin="www.cs.toronto.edu/~kriz/cifar.html",
         n_train=10000,
         n_test=2000,
         image_shape=(32, 32, 3),
@@ -138,7 +116,7 @@ _IMAGE_SETS = [
     ImageSet(
         key="svhn",
         title="SVHN",
-        home="ufldl.stanford.edu/housenumbers",
+        origin="ufldl.stanford.edu/housenumbers",
         n_train=10000,
         n_test=2000,
         image_shape=(32, 32, 3),
@@ -154,7 +132,7 @@ _FACE_SETS = [
     FaceSet(
         key="lfw",
         title="LFW",
-        home="vis-www.cs.umass.edu/lfw (figshare copy)",
+        origin="vis-www.cs.umass.edu/lfw (figshare copy)",
         n_images=4324,
         n_people=158,
         image_shape=(62, 47, 3),

@@ -13,7 +13,7 @@ class TextSet:
     Args:
         key: Name in code and of the file ``text/<key>.csv.gz``.
         title: Name in the paper.
-        home: Where it is published, in words.
+        origin: Where it is published, in words.
         n_rows, n_texts, n_distinct: Rows listed, those with a text, and different texts among them.
         column, title_column: Where the texts and their titles stand.
         content_hash: SHA-256 of the texts in their order, see ``hash_texts``.
@@ -24,7 +24,7 @@ class TextSet:
     kind: ClassVar[str] = "text"
     key: str
     title: str
-    home: str
+    origin: str
     n_rows: int
     n_texts: int
     n_distinct: int
@@ -33,11 +33,6 @@ class TextSet:
     content_hash: str
     note: str = ""
     home_note: str = ""
-
-    @property
-    def origin(self) -> str:
-        """Where the set is published, in words."""
-        return self.home
 
     @property
     def file(self) -> str:
@@ -56,7 +51,7 @@ TEXT_SETS: Registry[TextSet] = Registry(
         "mtsamples": TextSet(
             key="mtsamples",
             title="MTSamples",
-            home="mtsamples.com (Kaggle: tboyle10/medicaltranscriptions)",
+            origin="mtsamples.com (Kaggle: tboyle10/medicaltranscriptions)",
             n_rows=4999,
             n_texts=4966,
             n_distinct=2357,

@@ -1,5 +1,6 @@
 """`ruler audit`: somebody's files or models to a verdict and a report."""
 
+import os
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ruler.cli.executors import EXECUTORS
 from ruler.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -50,6 +52,9 @@ def audit(
         int | None,
         typer.Option(help="Rank M4 among this many retain records, drawn at random, instead of all: for millions."),
     ] = None,
+    executor: Annotated[
+        str, typer.Option(help="Who searches neighbours: local, this process, or ray, a cluster (docs/cluster.md).")
+    ] = "local",
     out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("ruler-audit-report"),
 ) -> None:
     """Has a model forgotten? Compare its embeddings with controls, an oracle and the original.
@@ -89,14 +94,28 @@ def audit(
             "audit must be given a TOML file, or at least --unlearned-forget and --unlearned-retain; got nothing. "
             "See: ruler audit --help"
         )
-    if config is None:
-        _check_pairs(files, _option)
-        report = _audit_files(files, groups, _make_settings(n_reference))
-    elif files or groups or n_reference is not None:
-        raise InputError(f"files must be named either in {config} or by options; got both. Leave one of them out.")
-    else:
-        report = _audit_config(config)
+    with _searching(executor):
+        if config is None:
+            _check_pairs(files, _option)
+            report = _audit_files(files, groups, _make_settings(n_reference))
+        elif files or groups or n_reference is not None:
+            raise InputError(f"files must be named either in {config} or by options; got both. Leave one of them out.")
+        else:
+            report = _audit_config(config)
     _tell(report, out)
+
+
+@contextmanager
+def _searching(executor: str) -> Iterator[None]:
+    if EXECUTORS[executor] == "processes":
+        yield
+        return
+    from ruler.experiment.executors.blocks import search_on_ray
+    from ruler.experiment.executors.cluster import connect
+    from ruler.neighbors.sharded import searching_by_blocks
+
+    with connect(os.cpu_count() or 1) as ray, searching_by_blocks(search_on_ray(ray)):
+        yield
 
 
 def _audit_config(path: Path) -> "Report":
@@ -139,8 +158,9 @@ def _make_settings(n_reference: int | None) -> "AuditSettings":
 def _planned(models: dict[str, Any], settings: "AuditSettings | None") -> Iterator[None]:
     """Around a long audit: what it will take, before it starts, and what it took."""
     from ruler.audit.plan import is_worth_planning, plan_audit
+    from ruler.neighbors.search import ELSEWHERE
 
-    if not is_worth_planning(models["unlearned"]):
+    if ELSEWHERE.get() is not None or not is_worth_planning(models["unlearned"]):  # a plan is of this machine alone
         yield
         return
     plan = plan_audit(**models, settings=settings)

@@ -1,9 +1,11 @@
 """`ruler reproduce`: from raw data to the paper's tables and figures, beside the published numbers."""
 
+import importlib
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,9 +14,9 @@ from rich import progress as bars
 from rich.console import Console
 from typer.core import TyperCommand
 
+from ruler.cli.executors import EXECUTORS
 from ruler.cli.judge import judge
 from ruler.core.errors import InputError
-from ruler.core.registry import Registry
 from ruler.experiment.executors.cluster import ClusterSettings
 from ruler.experiment.run import (
     RESULTS_FILE,
@@ -31,7 +33,6 @@ from ruler.experiment.studies import choose_studies, narrow_studies, shrink_stud
 
 EXAMPLE = "Example: ruler reproduce primary --datasets breast_cancer heart_disease --seeds 3 --out results"
 _MISUSE, _INTERRUPTED = 2, 130
-_EXECUTORS = Registry("executor", {"local": "processes", "ray": "cluster"})
 _SPREAD = ("--datasets", "--methods", "--forget-fractions")
 _LINE_EVERY_S = 60.0
 _SHOWN_FAILURES = 10
@@ -126,7 +127,7 @@ def reproduce(
 
 def _choose_cluster(executor: str, **needs: float | None) -> ClusterSettings | None:
     given: dict[str, Any] = {name: value for name, value in needs.items() if value is not None}
-    if _EXECUTORS[executor] == "cluster":
+    if EXECUTORS[executor] == "cluster":
         return ClusterSettings(**given)
     if given:
         name = next(iter(given)).replace("_", "-")
@@ -135,8 +136,18 @@ def _choose_cluster(executor: str, **needs: float | None) -> ClusterSettings | N
 
 
 def _run(studies: tuple[StudySettings, ...], settings: RunSettings) -> Summary:
+    loading = threading.Thread(target=_load_report, daemon=True)
     with _show() as show:
-        return run_studies(studies, settings, on_progress=show)
+
+        def look(now: Progress) -> None:
+            if loading.ident is None:
+                loading.start()
+            show(now)
+
+        summary = run_studies(studies, settings, on_progress=look)
+    if loading.ident is not None:
+        loading.join()
+    return summary
 
 
 @contextmanager
@@ -186,6 +197,13 @@ def _format_s(seconds: float) -> str:
     if hours:
         return f"{hours} h {minutes:02d} min"
     return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
+
+
+def _load_report() -> None:
+    """Load what writes the report while workers run and this process waits for them: it takes seconds."""
+    with suppress(ImportError):  # whoever needs a module says that it is missing
+        for name in ("ruler.paper.report", "matplotlib.backends.backend_agg", "matplotlib.backends.backend_pdf"):
+            importlib.import_module(name)
 
 
 def _write_report(out: Path) -> None:

@@ -2,9 +2,10 @@
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,9 @@ from ruler.neighbors.rows import UnitRows
 from ruler.neighbors.twins import Collapsed, collapse, expand
 
 _MOST_THREADS = 16
+
+ELSEWHERE: ContextVar[Callable[..., Neighbors] | None] = ContextVar("ELSEWHERE", default=None)
+"""Who searches instead of this process; see `ruler.neighbors.sharded.searching_by_blocks`."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,13 @@ def search(
     device: str | None = None,
 ) -> Neighbors:
     """`find_neighbors` whose errors speak of the caller's own arguments."""
+    elsewhere = ELSEWHERE.get()
+    if elsewhere is not None and device is None:
+        is_same = queries is base
+        base = as_matrix(base, names[1])
+        queries = base if is_same else as_matrix(queries, names[0])
+        check_request(queries.shape, base.shape, names, k, exclude_self)
+        return elsewhere(queries, base, k=k, exclude_self=exclude_self)
     if _wants_cuda(queries, base, device):
         from ruler.neighbors.accelerator import search_on_accelerator
 

@@ -7,6 +7,7 @@ blocks in a worker, and of the answer where they meet.
 import queue
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +19,7 @@ from ruler.core.errors import InputError
 from ruler.core.optional import load_optional
 from ruler.core.types import FloatArray, IndexArray, Neighbors
 from ruler.neighbors.engines import full_precision
-from ruler.neighbors.search import check_request, find_neighbors, search_both
+from ruler.neighbors.search import ELSEWHERE, check_request, find_neighbors, search_both
 
 Span = tuple[int, int]
 
@@ -107,6 +108,40 @@ def find_neighbors_by_blocks(
         for found in results:
             _merge(similarity, index, found)
     return Neighbors(similarity, index)
+
+
+@contextmanager
+def searching_by_blocks(run: Run, *, block_rows: int = 1 << 18) -> Iterator[None]:
+    """Let every search within, also those deep inside an audit, be done by `run`, block pair by block pair.
+
+    Answers stay the same to the last bit. Searches on an accelerator, asked for by ``device``, are left alone.
+
+    Args:
+        run: As `find_neighbors_by_blocks`.
+        block_rows: Rows a block.
+
+    Example:
+        >>> rows = np.random.default_rng(0).normal(size=(40, 3))
+        >>> with searching_by_blocks(map, block_rows=16):
+        ...     found = find_neighbors(rows, rows, exclude_self=True)
+        >>> bool((found.index == find_neighbors(rows, rows, exclude_self=True).index).all())
+        True
+    """
+
+    def search_elsewhere(queries: Any, base: Any, *, k: int, exclude_self: bool) -> Neighbors:
+        here = ELSEWHERE.set(None)  # a task that is done in this process searches for itself
+        try:
+            return find_neighbors_by_blocks(
+                queries, base, k=k, exclude_self=exclude_self, block_rows=block_rows, run=run
+            )
+        finally:
+            ELSEWHERE.reset(here)
+
+    token = ELSEWHERE.set(search_elsewhere)
+    try:
+        yield
+    finally:
+        ELSEWHERE.reset(token)
 
 
 def _cut(

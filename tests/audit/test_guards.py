@@ -125,6 +125,21 @@ def test_an_id_on_two_sides_fails(models, first, second):
     assert f"1 ids are both {first} and {second.replace('_', '-')} records: '{first} 0'" in finding.message
 
 
+@pytest.mark.parametrize(("first", "second"), [("int64", "uint64"), ("int64", "float64"), ("uint32", "int64")])
+def test_numbers_of_another_type_are_the_same_ids(models, first, second):
+    ids = {
+        "forget": np.arange(5000, 5000 + N_FORGET, dtype=first),
+        "retain": np.arange(9000, 9000 + N_RETAIN, dtype=second),
+    }
+    ids["retain"][3] = 5001
+    assert ("shared_ids", "fail") in names_of(models, ids=ids)
+
+
+def test_large_numbers_that_round_alike_are_different_ids(models):
+    first, second = 2**62 + np.arange(N_FORGET), 2**62 + 1000 + np.arange(N_RETAIN)
+    assert names_of(models, ids={"forget": first, "retain": second.astype(np.uint64)}) == []
+
+
 def test_row_numbers_on_two_sides_share_nothing(models):
     assert names_of(models, ids=np.arange(100, 100 + N_FORGET)) == []
 

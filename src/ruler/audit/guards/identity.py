@@ -49,10 +49,10 @@ def check_sharing(evidence: Evidence) -> Iterator[GuardFinding]:
 
 
 def _intersect(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> list[Any]:
-    """Names on both sides, in the order of their text; numbers and text are never equal."""
-    if first.dtype.kind != second.dtype.kind:
-        return []
-    return sorted(np.intersect1d(first, second).tolist(), key=str)
+    """Names on both sides, in the order of their text; numbers are equal whatever their type, but never to text."""
+    if first.dtype == second.dtype or first.dtype.kind == second.dtype.kind == "U":
+        return sorted(np.intersect1d(first, second).tolist(), key=str)
+    return sorted(set(first.tolist()) & set(second.tolist()), key=str)  # slower; NumPy would round large numbers first
 
 
 def check_repeats(evidence: Evidence) -> Iterator[GuardFinding]:

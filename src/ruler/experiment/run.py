@@ -17,7 +17,7 @@ from ruler.experiment.domains import name_source
 from ruler.experiment.executors.cluster import ClusterSettings
 from ruler.experiment.executors.local import Task, run_local
 from ruler.experiment.executors.ray import run_ray
-from ruler.experiment.executors.worker import MOST_DEATHS
+from ruler.experiment.executors.worker import MOST_DEATHS, choose_workers, measure_gpu
 from ruler.experiment.grid import Cell, Job, group_jobs, list_cells, subtract
 from ruler.experiment.provenance import describe_run, tell_time
 from ruler.experiment.settings import ENGINES, PAPER_FORGET_SEED, StudySettings
@@ -26,7 +26,6 @@ from ruler.experiment.study_file import format_studies, read_studies
 
 RESULTS_FILE, STUDY_FILE = "results.sqlite", "study.toml"
 _DEVICES = Registry("device", {"cpu": None, "cuda": None})
-_MOST_GPU_WORKERS = 4  # they overlap the host's work with the device's; more only share the device
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ class RunSettings:
 
     Args:
         out: Folder for the results; made if it is not there.
-        n_jobs: Worker processes; None takes one a core, or up to 4 on a GPU, or all that a cluster has room for.
+        n_jobs: Worker processes; None takes one a core, or up to 8 on a GPU, or all that a cluster has room for.
         device: ``cpu`` or ``cuda``.
         models: Folder of trained models; None takes the cache.
         checkpoints: Folder of published checkpoints, for studies of imported models.
@@ -248,8 +247,7 @@ def _execute(jobs: Sequence[Job], settings: RunSettings, store: ResultStore, wat
             on_tick=watch.look,
         )
         return
-    n_default = min(_MOST_GPU_WORKERS, n_cores) if settings.device == "cuda" else n_cores
-    n_workers = min(settings.n_jobs or n_default, len(jobs))
+    n_workers = min(settings.n_jobs or choose_workers(jobs, n_cores, measure_gpu(settings.device)), len(jobs))
     task = Task(
         store=settings.out / RESULTS_FILE,
         workplace=workplace,

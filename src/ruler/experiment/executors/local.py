@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
@@ -127,10 +128,24 @@ def _mourn(worker: _Worker, queue: _Queue, on_given_up: Callable[[Job], None]) -
 def _hire(task: Task) -> _Worker:
     ours, theirs = _CONTEXT.Pipe()
     process = _CONTEXT.Process(target=_work, args=(theirs, task), daemon=True)
-    with _environment(task.n_threads):
+    with _environment(task.n_threads), _holding_interrupts():
         process.start()
     theirs.close()
     return _Worker(process, ours)
+
+
+@contextmanager
+def _holding_interrupts() -> Iterator[None]:
+    """Let Ctrl-C wait: processes that are started meanwhile never see one, not even while they load."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    resource_tracker.ensure_running()  # whose own start would let interrupts through again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager

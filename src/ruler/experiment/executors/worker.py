@@ -1,12 +1,59 @@
 """What a worker process is given and does, wherever it runs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from ruler.core.optional import load_optional
 from ruler.experiment.cell import Outcome, Workplace, run_job
 from ruler.experiment.grid import Job
 
 MOST_DEATHS = 3
 """A job that takes this many workers with it is given up."""
+
+_MOST_GPU_WORKERS = 8  # they overlap the host's work with the device's; more only share the device
+_MOST_DIAGNOSTIC_WORKERS = 4
+_GPU_WORKER_BYTES = 1 << 32  # a context, the chunks of an ensemble, and the models that are scored at once
+
+
+def choose_workers(jobs: Sequence[Job], n_cores: int, gpu_bytes: int | None) -> int:
+    """How many processes suit the jobs: one a core on a CPU; on a GPU as many as its memory holds, up to 8.
+
+    Jobs of the protocol take a core each even in a run on a GPU, so that with some of these all cores are used.
+    Diagnostic studies train larger models: up to 4.
+
+    Args:
+        gpu_bytes: Memory of the GPU; None for a run on the CPU.
+
+    Example:
+        >>> from dataclasses import replace
+        >>> from ruler.experiment.grid import group_jobs, list_cells
+        >>> from ruler.experiment.studies import STUDIES
+        >>> slow = group_jobs(list_cells(STUDIES["minibatch"]))
+        >>> fast = group_jobs(list_cells(replace(STUDIES["primary"], engine="ensemble")))
+        >>> large = group_jobs(list_cells(STUDIES["images"]))
+        >>> [choose_workers(jobs, 16, 140 << 30) for jobs in (fast, fast + slow, fast + slow + large)]
+        [8, 16, 4]
+        >>> choose_workers(fast, 16, 8 << 30)
+        2
+    """
+    if gpu_bytes is None:
+        return n_cores
+    engines = {job.cells[0].engine for job in jobs}
+    if "diagnostic" in engines:
+        most = _MOST_DIAGNOSTIC_WORKERS
+    else:
+        most = n_cores if "protocol" in engines else _MOST_GPU_WORKERS
+    return max(1, min(most, n_cores, gpu_bytes // _GPU_WORKER_BYTES))
+
+
+def measure_gpu(device: str) -> int | None:
+    """Bytes of memory of the GPU that ``cuda`` means; None for ``cpu``.
+
+    Example:
+        >>> measure_gpu("cpu")
+    """
+    if device != "cuda":
+        return None
+    return int(load_optional("torch", "training models").cuda.get_device_properties(0).total_memory)
 
 
 def choose_variables(n_threads: int) -> dict[str, str]:

@@ -136,6 +136,16 @@ def test_texts_longer_than_the_model_reads_are_cut(text_folder):
     assert "id" not in record
 
 
+def test_positions_that_start_after_the_padding_are_not_read_beyond(tmp_path):
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 24}
+    config = transformers.RobertaConfig(vocab_size=10, max_position_embeddings=12, pad_token_id=1, **sizes)
+    model = transformers.RobertaForSequenceClassification(config).eval()
+    n_positions = FolderRecords(tmp_path, model)._count_positions()
+    assert model(torch.full((1, n_positions), 7)).logits.shape == (1, 2)
+    with pytest.raises((IndexError, RuntimeError)):
+        model(torch.full((1, n_positions + 1), 7))
+
+
 @pytest.mark.parametrize(
     ("text", "phrase"),
     [

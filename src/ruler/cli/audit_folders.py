@@ -89,8 +89,7 @@ class FolderRecords:
             found = ", ".join(map(str, rows[0])) if rows else "no rows"
             raise FileFormatError(f"{path} must have a column text, filled in every row; got {found}.")
         tokenizer = load_tokenizer(self.folder)
-        n_positions = getattr(self.model.config, "max_position_embeddings", None) or _UNLIMITED_TOKENS
-        longest = min(tokenizer.model_max_length, n_positions)
+        longest = min(tokenizer.model_max_length, self._count_positions())
         encoding = tokenizer([row["text"] for row in rows], truncation=True, max_length=longest)
         records = [{key: column[place] for key, column in encoding.items()} for place in range(len(rows))]
         for record, row in zip(records, rows, strict=True):
@@ -99,6 +98,13 @@ class FolderRecords:
             if "id" in row:
                 record["id"] = row["id"]
         return records
+
+    def _count_positions(self) -> int:
+        """Tokens that the model can read; those of RoBERTa's kind start to count after the padding's number."""
+        n_positions = getattr(self.model.config, "max_position_embeddings", None) or _UNLIMITED_TOKENS
+        tables = (part for name, part in self.model.named_modules() if name.endswith("position_embeddings"))
+        padding = next((part.padding_idx for part in tables if getattr(part, "padding_idx", None) is not None), -1)
+        return int(n_positions - padding - 1)
 
     def _load_image_folder(self, folder: Path) -> dict[str, Any]:
         from ruler.data.image_folder import decode_image, list_images

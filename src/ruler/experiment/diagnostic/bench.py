@@ -56,8 +56,11 @@ class DiagnosticBench:
         self._lab = _open_lab(first, self._material, workplace)
         self._cut = cache(self._material.cut)
         self._original = cache(self._train_original)
-        self._original_reading = cache(lambda cell: self._lab.read(self._original(cell)))
-        self._oracle = cache(self._make_oracle)
+        self._read_original = cache(lambda shared: self._lab.read(self._original(shared)))
+        self._answer_original = cache(
+            lambda shared, draw: self._answer(self._read_original(shared), draw, is_trained_on_all=True)
+        )
+        self._answer_oracle = cache(self._make_oracle)
 
     def count_forget(self, cell: Cell) -> int:
         """Size of the cell's forget set."""
@@ -65,17 +68,17 @@ class DiagnosticBench:
 
     def ask_original(self, cell: Cell) -> Answers:
         """The original model of the cell's seed."""
-        return self._answer(self._original_reading(_shared(cell)), cell, is_trained_on_all=True)
+        return self._answer_original(_shared(cell), _draw_of(cell))
 
     def ask_oracle(self, cell: Cell, seed: int) -> Answers:
         """The oracle of this seed for the cell's forget set."""
-        return self._oracle(_shared(cell), seed, _draw_of(cell))
+        return self._answer_oracle(_shared(cell), seed, _draw_of(cell))
 
     def ask_unlearned(self, cell: Cell) -> Answers:
         """The original after the cell's method."""
         partition = self._cut(*_draw_of(cell))
         model = self._lab.unlearn(cell, self._original(_shared(cell)), partition.forget, partition.retain)
-        return self._answer(self._lab.read(model), cell)
+        return self._answer(self._lab.read(model), _draw_of(cell))
 
     def judge(self, model: Answers, oracle: Answers | None) -> Scores:
         """The audit's own verdict on a model."""
@@ -89,13 +92,10 @@ class DiagnosticBench:
         return self._lab.train(cell, np.arange(self._material.n_train), cell.seed)
 
     def _make_oracle(self, cell: Cell, seed: int, draw: Draw) -> Answers:
-        model = self._lab.train(cell, self._cut(*draw).retain, seed)
-        fraction, forget_seed, choice = draw
-        whole = replace(cell, forget_fraction=fraction, forget_seed=forget_seed, forget_choice=choice)
-        return self._answer(self._lab.read(model), whole)
+        return self._answer(self._lab.read(self._lab.train(cell, self._cut(*draw).retain, seed)), draw)
 
-    def _answer(self, reading: Reading, cell: Cell, *, is_trained_on_all: bool = False) -> Answers:
-        partition = self._cut(*_draw_of(cell))
+    def _answer(self, reading: Reading, draw: Draw, *, is_trained_on_all: bool = False) -> Answers:
+        partition = self._cut(*draw)
         held_out = np.arange(self._material.n_train, len(self._material.inputs))
         rows = reading.rows
         alone: Scores = {
@@ -103,7 +103,7 @@ class DiagnosticBench:
             **self._score_ranks(rows, partition, held_out),
         }
         if self._material.groups is not None:
-            alone |= self._score_groups(rows, partition, cell, float(alone["m4"]), is_trained_on_all)
+            alone |= self._score_groups(rows, partition, draw, float(alone["m4"]), is_trained_on_all)
         if self._material.language is not None:
             alone["model"] = self._material.language.description
         baseline = _draw(partition.retain, BASELINE_ROWS, BASELINE_SEED)
@@ -131,7 +131,7 @@ class DiagnosticBench:
         return {name: float(values.mean()) for name, values in ranks.items()}
 
     def _score_groups(
-        self, rows: Any, partition: Partition, cell: Cell, value: float, is_trained_on_all: bool
+        self, rows: Any, partition: Partition, draw: Draw, value: float, is_trained_on_all: bool
     ) -> Scores:
         """Where M4 of the forget set lies among whole groups that take its role in the same model.
 
@@ -145,7 +145,7 @@ class DiagnosticBench:
             value,
             survey(rows[among], groups[among]),
             len(partition.forget),
-            is_single=cell.forget_choice == "single",
+            is_single=draw[2] == "single",
         )
 
 

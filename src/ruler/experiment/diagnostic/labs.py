@@ -95,7 +95,7 @@ class ClassifierLab:
 
     @torch.inference_mode()
     def read(self, model: nn.Module) -> Reading:
-        """Representations and logits of every record in float32; convolutions on a GPU as torch has them, by default TF32."""
+        """Representations and logits of every record in float32; convolutions on a GPU in TF32, torch's default."""
         model.eval()
         blocks = [_read_block(model, block) for block in torch.split(self._distinct, READ_BLOCK)]
         rows, logits = (torch.cat(parts) for parts in zip(*blocks, strict=True))

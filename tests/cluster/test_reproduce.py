@@ -18,23 +18,30 @@ from ruler.experiment.executors.worker import MOST_DEATHS
 from ruler.experiment.run import RESULTS_FILE
 from ruler.experiment.settings import StudySettings
 from ruler.experiment.store import ResultStore, load_results
+from ruler.experiment.studies import choose_studies, narrow_studies
 from ruler.experiment.study_file import format_studies
 
 pytest.importorskip("ray", reason="needs ray: pip install 'ruler-audit[cluster]'")
 pytestmark = pytest.mark.cluster
 
 PROVENANCE = ["elapsed_s", "ruler_version", "commit", "torch_version", "machine", "finished_at"]
-SMALL = ["primary", "--datasets", "breast_cancer", "heart_disease", "--seeds", "2", "--forget-fractions", "0.05"]
+DATASETS = ("breast_cancer", "heart_disease")
+(SMALL,) = narrow_studies(choose_studies("primary"), datasets=DATASETS, n_seeds=2, forget_fractions=(0.05,))
 N_SMALL = 2 * 2 * 6
 POISONED = StudySettings("poisoned", ("breast_cancer",), ("gradient_ascent", "scrub"), (0.05,), (0, 1, 2))
-COMMAND = [sys.executable, "-c", "from ruler.cli import main; main()", "reproduce"]
+COMMAND = [
+    *(sys.executable, "-c", "from ruler.cli import main; main()", "reproduce", "primary", "--executor", "ray"),
+    *("--datasets", *DATASETS, "--seeds", "2", "--forget-fractions", "0.05", "--out"),
+]
 COORDINATOR = """
 import sys
 from pathlib import Path
 from ruler.experiment.executors.cluster import ClusterSettings
 from ruler.experiment.run import RunSettings, run_studies
 from ruler.experiment.study_file import read_studies
-run_studies(read_studies(Path(sys.argv[1])), RunSettings(out=Path(sys.argv[2]), cluster=ClusterSettings()))
+cluster = ClusterSettings() if sys.argv[3] == "ray" else None
+done = run_studies(read_studies(Path(sys.argv[1])), RunSettings(out=Path(sys.argv[2]), cluster=cluster))
+print(f"{done.n_done} of {done.n_cells} cells, {done.n_new} new")
 """
 PATIENCE_S = 240  # hangs are found, and other work on the machine is not
 
@@ -103,15 +110,21 @@ def values_of(folder: Path) -> pd.DataFrame:
     return load_results(folder).drop(columns=PROVENANCE)
 
 
-def start(environment: dict[str, str], out: Path, *words: str) -> "subprocess.Popen[str]":
+def start(environment: dict[str, str], command: list[str]) -> "subprocess.Popen[str]":
     return subprocess.Popen(
-        [*COMMAND, *SMALL, *words, "--out", str(out)],
+        command,
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         start_new_session=True,
         text=True,
     )
+
+
+def coordinate(out: Path, study: StudySettings = SMALL, executor: str = "ray") -> list[str]:
+    """What the command does before it writes tables and figures, which takes as long again."""
+    (out / "wanted.toml").write_text(format_studies([study]))
+    return [sys.executable, "-c", COORDINATOR, str(out / "wanted.toml"), str(out), executor]
 
 
 def finish(process: "subprocess.Popen[str]") -> str:
@@ -132,14 +145,14 @@ def machines(tmp_path_factory: pytest.TempPathFactory, data_folder: Path) -> Ite
 @pytest.fixture(scope="module")
 def local_values(tmp_path_factory: pytest.TempPathFactory, data_folder: Path) -> pd.DataFrame:
     folder = tmp_path_factory.mktemp("local")
-    finish(start(os.environ | {"RULER_CACHE": str(folder / "cache")}, folder / "out"))
-    return values_of(folder / "out")
+    finish(start(os.environ | {"RULER_CACHE": str(folder / "cache")}, coordinate(folder, executor="local")))
+    return values_of(folder)
 
 
 def test_three_nodes_give_the_rows_of_a_local_run(
     machines: Machines, local_values: pd.DataFrame, tmp_path: Path
 ) -> None:
-    said = finish(start(machines.environment, tmp_path, "--executor", "ray"))
+    said = finish(start(machines.environment, [*COMMAND, str(tmp_path)]))
     assert f"{N_SMALL} of {N_SMALL} cells, {N_SMALL} new" in said
     pd.testing.assert_frame_equal(values_of(tmp_path), local_values, check_exact=True)
     caches = sorted(machines.folder.glob("node-*"))
@@ -151,7 +164,7 @@ def test_a_lost_node_is_made_up_for_by_those_that_stay_or_join(
     machines: Machines, local_values: pd.DataFrame, tmp_path: Path
 ) -> None:
     machines.forget_models()
-    process = start(machines.environment, tmp_path, "--executor", "ray")
+    process = start(machines.environment, coordinate(tmp_path))
     lost = machines.nodes[-1]  # not the head, which holds the cluster together
     wait_until(lambda: bool(machines.list_workers(lost)) and count_rows(tmp_path) > 0, "a job on the node", process)
     machines.kill(lost)
@@ -165,7 +178,7 @@ def test_the_same_command_takes_up_what_a_dead_driver_left(
     machines: Machines, local_values: pd.DataFrame, tmp_path: Path
 ) -> None:
     machines.forget_models()
-    process = start(machines.environment, tmp_path, "--executor", "ray")
+    process = start(machines.environment, coordinate(tmp_path))
     wait_until(lambda: count_rows(tmp_path) > 2, "some rows", process)
     process.kill()
     process.communicate()
@@ -173,15 +186,13 @@ def test_the_same_command_takes_up_what_a_dead_driver_left(
     assert 2 < n_kept < N_SMALL
     wait_until(lambda: not any(map(machines.list_workers, machines.nodes)), "the end of the dead driver's workers")
     assert count_rows(tmp_path) == n_kept
-    said = finish(start(machines.environment, tmp_path, "--executor", "ray"))
+    said = finish(start(machines.environment, coordinate(tmp_path)))
     assert f"{N_SMALL} of {N_SMALL} cells, {N_SMALL - n_kept} new" in said
     pd.testing.assert_frame_equal(values_of(tmp_path), local_values, check_exact=True)
 
 
 def test_a_job_that_kills_its_workers_is_recorded_and_the_others_are_done(machines: Machines, tmp_path: Path) -> None:
-    (tmp_path / "wanted.toml").write_text(format_studies([POISONED]))
-    command = [sys.executable, "-c", COORDINATOR, str(tmp_path / "wanted.toml"), str(tmp_path)]
-    process = subprocess.Popen(command, env=machines.environment, stdout=subprocess.DEVNULL)
+    process = start(machines.environment, coordinate(tmp_path, POISONED))
     killed = set[int]()
     while process.poll() is None:
         for pid, title in (item for node in machines.nodes for item in machines.list_workers(node).items()):
@@ -190,7 +201,7 @@ def test_a_job_that_kills_its_workers_is_recorded_and_the_others_are_done(machin
                     os.kill(pid, signal.SIGKILL)
                     killed.add(pid)
         time.sleep(0.01)
-    assert process.returncode == 0
+    finish(process)
     assert len(killed) == MOST_DEATHS + 1
     assert set(load_results(tmp_path).seed) == {0, 2}
     assert len(load_results(tmp_path)) == 4
@@ -202,7 +213,7 @@ def test_a_job_that_kills_its_workers_is_recorded_and_the_others_are_done(machin
 
 def test_ctrl_c_stops_a_cluster_of_our_own(data_folder: Path, tmp_path: Path) -> None:
     alone = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
-    process = start(alone | {"RULER_CACHE": str(tmp_path / "cache")}, tmp_path / "out", "--executor", "ray")
+    process = start(alone | {"RULER_CACHE": str(tmp_path / "cache")}, [*COMMAND, str(tmp_path / "out")])
     wait_until(lambda: count_rows(tmp_path / "out") > 0, "a row", process)
     started = list_descendants(process.pid)
     os.killpg(process.pid, signal.SIGINT)  # a terminal's Ctrl-C reaches the whole group

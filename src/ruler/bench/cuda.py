@@ -13,8 +13,8 @@ from ruler.bench.search import Timing
 from ruler.core.files import write_atomically
 from ruler.core.optional import load_optional
 from ruler.neighbors import find_neighbors
-from ruler.neighbors.accelerator import load_rows
-from ruler.neighbors.fused_pass import FusedScan, can_fuse
+from ruler.neighbors.cuda.accelerator import load_rows
+from ruler.neighbors.cuda.fused_pass import FusedScan, can_fuse
 
 SIZES = ((1_000_000, 128), (1_000_000, 512), (200_000, 2048))
 _CHUNK_ROWS = 4096

@@ -84,7 +84,7 @@ def search(
         check_request(queries.shape, base.shape, names, k, exclude_self)
         return elsewhere(queries, base, k=k, exclude_self=exclude_self)
     if _wants_cuda(queries, base, device):
-        from ruler.neighbors.accelerator import search_on_accelerator
+        from ruler.neighbors.cuda.accelerator import search_on_accelerator
 
         return search_on_accelerator(
             queries, base, names=names, k=k, exclude_self=exclude_self, device=device or "cuda"

@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ruler.neighbors import accelerator, find_neighbors, fused_pass, operands
+from ruler.neighbors import find_neighbors
+from ruler.neighbors.cuda import accelerator, fused_pass, operands
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 from reference import KINDS
 
 torch = pytest.importorskip("torch")
@@ -90,8 +91,8 @@ def test_small_problems_stay_with_plain_torch(random):
 
 
 def test_a_triton_that_cannot_compile_is_left_out(monkeypatch):
-    monkeypatch.setattr("ruler.neighbors.fused_kernels.TensorDescriptor", object)
-    monkeypatch.setattr("ruler.neighbors.fused_kernels.multiply_pairs", None)
+    monkeypatch.setattr("ruler.neighbors.cuda.fused_kernels.TensorDescriptor", object)
+    monkeypatch.setattr("ruler.neighbors.cuda.fused_kernels.multiply_pairs", None)
     fused_pass.can_launch.cache_clear()
     with pytest.warns(RuntimeWarning, match="Triton cannot build its kernels .*: the search takes plain torch"):
         assert not fused_pass.can_launch(torch, torch.device("cpu"))
@@ -99,7 +100,7 @@ def test_a_triton_that_cannot_compile_is_left_out(monkeypatch):
 
 
 def test_no_triton_is_no_error(monkeypatch):
-    monkeypatch.setattr("ruler.neighbors.fused_kernels.TensorDescriptor", None)
+    monkeypatch.setattr("ruler.neighbors.cuda.fused_kernels.TensorDescriptor", None)
     fused_pass.can_launch.cache_clear()
     assert not fused_pass.can_launch(torch, torch.device("cpu"))
     fused_pass.can_launch.cache_clear()

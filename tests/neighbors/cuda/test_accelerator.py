@@ -4,9 +4,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ruler.neighbors import accelerator, device_scan, find_neighbors
+from ruler.neighbors import find_neighbors
+from ruler.neighbors.cuda import accelerator, scan
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 from reference import KINDS
 
 torch = pytest.importorskip("torch")
@@ -17,7 +18,7 @@ DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 @pytest.mark.parametrize("kind", sorted(KINDS))
 @pytest.mark.parametrize(("k", "exclude_self"), [(1, True), (3, True), (2, False)])
 def test_answer_is_that_of_the_cpu_engines(device, kind, k, exclude_self, random, monkeypatch):
-    monkeypatch.setattr(device_scan, "LARGEST_BLOCK", 1024)
+    monkeypatch.setattr(scan, "LARGEST_BLOCK", 1024)
     rows = KINDS[kind](random, 1300, 11)
     expected = find_neighbors(rows, rows, k=k, exclude_self=exclude_self)
     for base in (rows, rows.copy()):
@@ -30,8 +31,8 @@ def test_answer_is_that_of_the_cpu_engines(device, kind, k, exclude_self, random
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_held_candidates_are_rechecked_in_between(device, random, monkeypatch):
-    monkeypatch.setattr(device_scan, "LARGEST_BLOCK", 512)
-    monkeypatch.setattr(device_scan, "_MOST_HELD", 50)
+    monkeypatch.setattr(scan, "LARGEST_BLOCK", 512)
+    monkeypatch.setattr(scan, "_MOST_HELD", 50)
     rows = random.normal(size=(1000, 6))
     found = accelerator.search_on_accelerator(
         rows, rows, names=("queries", "base"), k=2, exclude_self=True, device=device

@@ -14,11 +14,11 @@ from ruler.core.checks import as_matrix, is_on_cuda, measure_norms
 from ruler.core.errors import InputError
 from ruler.core.optional import load_optional
 from ruler.core.types import FloatArray, IndexArray, Neighbors
-from ruler.neighbors.device_groups import group_on_device
-from ruler.neighbors.device_pairs import rows_for
-from ruler.neighbors.device_scan import DeviceScan
+from ruler.neighbors.cuda.fused_pass import FusedScan, choose_parts
+from ruler.neighbors.cuda.groups import group_on_device
+from ruler.neighbors.cuda.pairs import rows_for
+from ruler.neighbors.cuda.scan import DeviceScan
 from ruler.neighbors.engines import SUB_BLOCK, full_precision
-from ruler.neighbors.fused_pass import FusedScan, choose_parts
 from ruler.neighbors.recheck import BestRows
 from ruler.neighbors.rows import hash_multipliers
 from ruler.neighbors.search import check_request

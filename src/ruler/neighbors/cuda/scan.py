@@ -5,7 +5,7 @@ from typing import Any
 
 from ruler.core.arithmetic import iterate_blocks
 from ruler.core.progress import show_progress
-from ruler.neighbors.device_pairs import BestPairs, Pairs, rows_for
+from ruler.neighbors.cuda.pairs import BestPairs, Pairs, rows_for
 from ruler.neighbors.engines import SUB_BLOCK
 
 LARGEST_BLOCK = 1 << 15

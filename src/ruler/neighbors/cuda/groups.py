@@ -3,7 +3,7 @@
 from typing import Any
 
 from ruler.core.arithmetic import iterate_blocks
-from ruler.neighbors.device_pairs import rows_for
+from ruler.neighbors.cuda.pairs import rows_for
 from ruler.neighbors.rows import Groups
 
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from ruler.core.arithmetic import iterate_blocks
 from ruler.core.progress import show_progress
-from ruler.neighbors.device_pairs import BestPairs, Pairs
-from ruler.neighbors.operands import NARROW_WIDTH, measure_parts, store_rows
+from ruler.neighbors.cuda.operands import NARROW_WIDTH, measure_parts, store_rows
+from ruler.neighbors.cuda.pairs import BestPairs, Pairs
 
 MOST_NEIGHBORS = 16
 _WORTH_FUSING = 1e12  # multiply-adds; under it the kernels take longer to load than they save
@@ -54,7 +54,7 @@ def can_fuse(torch: Any, matrix: Any) -> bool:
 @cache
 def can_launch(torch: Any, device: Any) -> bool:
     """Try the smallest kernel: Triton may be missing, old, or without the C compiler it needs."""
-    kernels = importlib.import_module("ruler.neighbors.fused_kernels")
+    kernels = importlib.import_module("ruler.neighbors.cuda.fused_kernels")
     if kernels.TensorDescriptor is None:
         return False
     row, number = torch.ones((1, 16), device=device), torch.zeros(1, dtype=torch.int64, device=device)
@@ -87,7 +87,7 @@ class FusedScan:
 
     def __init__(self, torch: Any, queries: Any, base: Any, k: int, is_self: bool, n_parts: int) -> None:
         self.torch, self.queries, self.base, self.k, self.is_self = torch, queries, base, k, is_self
-        self._kernels = importlib.import_module("ruler.neighbors.fused_kernels")
+        self._kernels = importlib.import_module("ruler.neighbors.cuda.fused_kernels")
         self._device = base.matrix.device
         self._stored = store_rows(torch, queries, base, is_self, n_parts)
         self._shape = NARROW if self._stored.width <= NARROW_WIDTH else WIDE

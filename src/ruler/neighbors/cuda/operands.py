@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ruler.core.arithmetic import iterate_blocks
-from ruler.neighbors.device_pairs import rows_for
+from ruler.neighbors.cuda.pairs import rows_for
 
 _PILOT_QUERIES = 512
 _PILOT_ROWS = 1 << 16

@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from ruler.core.errors import InputError, UnknownNameError
+from ruler.core.errors import DownloadError, InputError, UnknownNameError
 from ruler.experiment.cell import Outcome
 from ruler.experiment.grid import list_cells
 from ruler.experiment.run import (
@@ -26,7 +26,7 @@ from ruler.experiment.run import (
 )
 from ruler.experiment.settings import StudySettings
 from ruler.experiment.store import Provenance, ResultStore, load_results
-from ruler.experiment.studies import STUDIES, choose_studies, narrow_studies
+from ruler.experiment.studies import STUDIES, choose_studies, narrow_studies, shrink_studies
 from ruler.experiment.study_file import format_studies, read_studies
 
 PROVENANCE = ["elapsed_s", "ruler_version", "commit", "torch_version", "machine", "finished_at"]
@@ -230,3 +230,12 @@ def test_diagnostic_studies_keep_their_engine_and_take_the_precision_of_the_devi
     for device, precision in (("cpu", "float32"), ("cuda", "bfloat16")):
         (study,) = choose_variant((STUDIES["images"],), engine=None, device=device, is_imported=False)
         assert (study.engine, study.precision) == ("diagnostic", precision)
+
+
+def test_a_set_whose_home_lacks_what_the_study_needs_is_not_downloaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RULER_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("RULER_CACHE", str(tmp_path / "cache"))
+    with pytest.raises(DownloadError, match=r"as images/lfw\.npz; got no copy there.*lacks the gender of each person"):
+        run_studies(shrink_studies((STUDIES["faces"],)), settings_for(tmp_path))

@@ -127,7 +127,7 @@ def _generate_cells(study: StudySettings) -> Iterator[Cell]:
             study.forget_choices, study.forget_seeds, study.forget_fractions, study.seeds
         ):
             if choice != "random" and fraction != max(study.forget_fractions):
-                continue  # the most frequent group, and one alone, are the same at every fraction
+                continue  # one row of each shows what the choice of groups does
             for method, rate, teacher_seed in _list_methods(study, is_bare=is_control or choice != "random"):
                 yield Cell(
                     study=study.name,

@@ -13,7 +13,7 @@ from ruler.core.optional import load_optional
 from ruler.core.registry import Registry
 from ruler.data import PUBLISHED_SETS, fetch_set, locate
 from ruler.experiment.cell import Judge, Workplace
-from ruler.experiment.domains import name_source
+from ruler.experiment.domains import check_home, name_source
 from ruler.experiment.executors.cluster import ClusterSettings
 from ruler.experiment.executors.local import Task, run_local
 from ruler.experiment.executors.ray import run_ray
@@ -226,9 +226,11 @@ def _write_study_file(studies: Sequence[StudySettings], path: Path) -> None:
 
 def _fetch_data(datasets: set[str]) -> None:
     """Download what is absent, once and before any worker starts."""
-    for key in sorted(map(name_source, datasets)):
-        if locate(PUBLISHED_SETS[key]).place == "to download":
-            fetch_set(key, progress=True)
+    for dataset in sorted(datasets):
+        source = name_source(dataset)
+        if locate(PUBLISHED_SETS[source]).place == "to download":
+            check_home(dataset)
+            fetch_set(source, progress=True)
 
 
 def _execute(jobs: Sequence[Job], settings: RunSettings, store: ResultStore, watch: "_Watch") -> None:

@@ -1,5 +1,6 @@
 """The models of one diagnostic job, each made when first asked for, and what is measured of them."""
 
+import math
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
@@ -144,9 +145,16 @@ class DiagnosticBench:
         return scores | compare_with_placebos(
             value,
             survey(rows[among], groups[among]),
-            len(partition.forget),
+            self._count_wanted(draw, partition),
             is_single=draw[2] == "single",
         )
+
+    def _count_wanted(self, draw: Draw, partition: Partition) -> int:
+        """Records that a placebo set grows to: where groups were drawn at random, as many as the forget set grew to."""
+        fraction, _, choice = draw
+        if choice != "random":
+            return len(partition.forget)
+        return math.ceil(fraction * self._material.scale * self._material.n_train)
 
 
 def _score_outputs(reading: Reading, partition: Partition, held_out: IndexArray) -> Scores:

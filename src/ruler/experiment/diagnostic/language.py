@@ -29,6 +29,7 @@ from ruler.training import (
     describe_training,
     optimize,
 )
+from ruler.training.checkpoints import hash_arrays
 from ruler.unlearning import unlearn
 
 READ_BLOCK = 256
@@ -175,5 +176,9 @@ class LanguageLab:
             partition=None,
             settings=settings,
             seed=HEAD_SEED,
-            trainer=f"masked language modelling on {self._device}, from {self._language.description}",
+            trainer=f"masked language modelling on {self._device}, from weights {_hash_weights(model)}",
         )
+
+
+def _hash_weights(model: nn.Module) -> str:
+    return hash_arrays(*(value.cpu().numpy() for value in model.state_dict().values()))

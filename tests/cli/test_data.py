@@ -127,7 +127,7 @@ def test_fetch_goes_on_after_a_failure(run, bare, monkeypatch):
     def fail(*_, **__):
         raise OSError("no route to host")
 
-    monkeypatch.setattr("ruler.data.openml._ask_openml", fail)
+    monkeypatch.setattr("ruler.data.tables.openml._ask_openml", fail)
     monkeypatch.setattr("urllib.request.urlopen", fail)
     answer = run("fetch", "--all")
     assert answer.exit_code == 2

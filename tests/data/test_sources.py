@@ -4,8 +4,8 @@ import pandas as pd
 import pytest
 
 from ruler.core.errors import FileFormatError, InputError
-from ruler.data.sets import TABULAR_SETS
 from ruler.data.sources import locate, read_table, write_table
+from ruler.data.tables.sets import TABULAR_SETS
 
 
 def test_only_the_empty_string_is_missing(tmp_path):

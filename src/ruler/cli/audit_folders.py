@@ -107,7 +107,7 @@ class FolderRecords:
         return int(n_positions - padding - 1)
 
     def _load_image_folder(self, folder: Path) -> dict[str, Any]:
-        from ruler.data.image_folder import decode_image, list_images
+        from ruler.data.images.folder import decode_image, list_images
 
         paths = list_images(folder)
         images = (decode_image(path.read_bytes(), str(path)) for path in paths)

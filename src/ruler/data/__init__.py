@@ -1,20 +1,20 @@
 """A name or a file -> arrays, split and partitioned into what is forgotten and what is kept."""
 
-from ruler.data.duplicates import Duplicates, find_duplicates
-from ruler.data.faces import fetch_faces, load_faces
-from ruler.data.image_data import ImageData, ImageSplit
-from ruler.data.image_sets import FACE_SETS, IMAGE_SETS, FaceSet, ImageSet
-from ruler.data.images import fetch_images, load_images
-from ruler.data.large_sets import LARGE_SETS
+from ruler.data.images.data import ImageData, ImageSplit
+from ruler.data.images.faces import fetch_faces, load_faces
+from ruler.data.images.images import fetch_images, load_images
+from ruler.data.images.sets import FACE_SETS, IMAGE_SETS, FaceSet, ImageSet
 from ruler.data.partition import choose_groups, name_records, partition_classes, partition_groups, partition_rows
 from ruler.data.published import PUBLISHED_SETS, describe_set, fetch_set
-from ruler.data.sentences import split_sentences
-from ruler.data.sets import TABULAR_SETS, TabularSet
 from ruler.data.sources import Location, locate
-from ruler.data.split import TabularSplit, sample_rows, split
-from ruler.data.tabular import TabularData, fetch_tabular, load_tabular
-from ruler.data.text import TextData, fetch_texts, load_texts
-from ruler.data.text_sets import TEXT_SETS, TextSet
+from ruler.data.tables.duplicates import Duplicates, find_duplicates
+from ruler.data.tables.large_sets import LARGE_SETS
+from ruler.data.tables.sets import TABULAR_SETS, TabularSet
+from ruler.data.tables.split import TabularSplit, sample_rows, split
+from ruler.data.tables.tabular import TabularData, fetch_tabular, load_tabular
+from ruler.data.texts.sentences import split_sentences
+from ruler.data.texts.sets import TEXT_SETS, TextSet
+from ruler.data.texts.texts import TextData, fetch_texts, load_texts
 
 __all__ = [
     "FACE_SETS",

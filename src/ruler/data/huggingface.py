@@ -12,9 +12,9 @@ from ruler.core.errors import FileFormatError, InputError
 from ruler.core.optional import load_optional
 from ruler.core.progress import track
 from ruler.core.registry import Registry
-from ruler.data.encoding import encode_classes
-from ruler.data.image_data import ImageData
-from ruler.data.image_folder import decode_image, stack_images
+from ruler.data.images.data import ImageData
+from ruler.data.images.folder import decode_image, stack_images
+from ruler.data.tables.encoding import encode_classes
 
 _MARKS = ("dataset_dict.json", "dataset_info.json", "state.json")
 

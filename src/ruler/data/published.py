@@ -5,15 +5,15 @@ from typing import Protocol
 
 from ruler.core.errors import InputError
 from ruler.core.registry import Registry
-from ruler.data.faces import fetch_faces, read_published_faces
-from ruler.data.image_sets import FACE_SETS, IMAGE_SETS
-from ruler.data.images import fetch_images, load_images
-from ruler.data.large_sets import LARGE_SETS
-from ruler.data.sets import TABULAR_SETS
+from ruler.data.images.faces import fetch_faces, read_published_faces
+from ruler.data.images.images import fetch_images, load_images
+from ruler.data.images.sets import FACE_SETS, IMAGE_SETS
 from ruler.data.sources import locate
-from ruler.data.tabular import fetch_tabular, load_tabular
-from ruler.data.text import fetch_texts, load_texts
-from ruler.data.text_sets import TEXT_SETS
+from ruler.data.tables.large_sets import LARGE_SETS
+from ruler.data.tables.sets import TABULAR_SETS
+from ruler.data.tables.tabular import fetch_tabular, load_tabular
+from ruler.data.texts.sets import TEXT_SETS
+from ruler.data.texts.texts import fetch_texts, load_texts
 
 
 class AnySet(Protocol):

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ruler.data.sets import TABULAR_SETS
+from ruler.data.tables.sets import TABULAR_SETS
 
 DATASETS = tuple(TABULAR_SETS)
 APPROXIMATE_METHODS = ("gradient_ascent", "neggrad_plus", "fine_tuning", "scrub")

@@ -18,7 +18,7 @@ from ruler.data.homes.covertype import COVERTYPE_COLUMNS, download_covertype
 from ruler.data.homes.download import RemoteFile
 from ruler.data.homes.lfw import download_lfw
 from ruler.data.homes.svhn import download_svhn, read_digits
-from ruler.data.large_sets import LARGE_SETS
+from ruler.data.tables.large_sets import LARGE_SETS
 
 
 @pytest.fixture(autouse=True)

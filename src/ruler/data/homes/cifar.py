@@ -8,7 +8,7 @@ import numpy.typing as npt
 from ruler.core.errors import FileFormatError
 from ruler.data.homes.archive import opened, read_member
 from ruler.data.homes.download import RemoteFile, downloaded
-from ruler.data.image_sets import ImageSet
+from ruler.data.images.sets import ImageSet
 
 _SITE = "https://www.cs.toronto.edu/~kriz"
 _PIXELS = 32 * 32 * 3

@@ -5,7 +5,7 @@ from typing import Any
 from ruler.core.errors import FileFormatError
 from ruler.core.optional import load_optional
 from ruler.data.homes.download import RemoteFile, downloaded
-from ruler.data.sets import TabularSet
+from ruler.data.tables.sets import TabularSet
 
 _FILE = RemoteFile(
     "https://ndownloader.figshare.com/files/5976039",

@@ -11,9 +11,9 @@ from ruler.core.errors import FileFormatError
 from ruler.core.progress import track
 from ruler.data.homes.archive import opened, read_member
 from ruler.data.homes.download import RemoteFile, downloaded
-from ruler.data.image_data import PixelArray
-from ruler.data.image_folder import decode_image
-from ruler.data.image_sets import FaceSet
+from ruler.data.images.data import PixelArray
+from ruler.data.images.folder import decode_image
+from ruler.data.images.sets import FaceSet
 
 _ARCHIVE = RemoteFile(
     "https://ndownloader.figshare.com/files/5976015",

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from ruler.core.errors import FileFormatError
 from ruler.core.optional import load_optional
 from ruler.data.homes.download import RemoteFile, downloaded
-from ruler.data.image_sets import ImageSet
+from ruler.data.images.sets import ImageSet
 
 _SITE = "http://ufldl.stanford.edu/housenumbers"
 _FILES = {

@@ -1,7 +1,7 @@
 """The two large tables of the diagnostic study, apart from the ten of the primary study."""
 
 from ruler.core.registry import Registry
-from ruler.data.sets import TabularSet
+from ruler.data.tables.sets import TabularSet
 
 # fmt: off
 _COVER_TYPES = (

@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import ruler.data.openml
-import ruler.data.tabular
+import ruler.data.tables.openml
+import ruler.data.tables.tabular
 from ruler.core.errors import DataMismatchError
 from ruler.data import LARGE_SETS, TABULAR_SETS, load_tabular, sample_rows, split
 from ruler.data.sources import write_table
@@ -47,8 +47,8 @@ def test_download_of_other_higgs_rows_is_marked_as_such(tmp_path, monkeypatch):
     monkeypatch.setenv("RULER_DATA", str(tmp_path / "data"))
     assert LARGE_SETS["higgs"].home_rows == 98050
     entry = dataclasses.replace(LARGE_SETS["higgs"], home_rows=60)
-    monkeypatch.setitem(ruler.data.tabular._TABLES._entries, "higgs", entry)
-    monkeypatch.setattr(ruler.data.openml, "_ask_openml", lambda _: _higgs(60))
+    monkeypatch.setitem(ruler.data.tables.tabular._TABLES._entries, "higgs", entry)
+    monkeypatch.setattr(ruler.data.tables.openml, "_ask_openml", lambda _: _higgs(60))
     data = load_tabular("higgs")
     assert len(data) == 60
     assert data.note == entry.home_note

@@ -10,7 +10,7 @@ from ruler.core.checks import check_number
 from ruler.core.errors import InputError
 from ruler.core.optional import load_optional
 from ruler.core.types import IndexArray
-from ruler.data.tabular import TabularData
+from ruler.data.tables.tabular import TabularData
 
 
 @dataclass(frozen=True, eq=False)

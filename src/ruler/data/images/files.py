@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from ruler.core.errors import FileFormatError
 from ruler.core.files import write_atomically
-from ruler.data.image_data import ImageData, ImageSplit
+from ruler.data.images.data import ImageData, ImageSplit
 from ruler.data.sources import read_arrays
 
 _FIELDS = ("train_images", "train_labels", "test_images", "test_labels")

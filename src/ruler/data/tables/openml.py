@@ -9,7 +9,7 @@ from typing import Any
 from ruler.core.errors import DownloadError
 from ruler.core.locations import cache_folder
 from ruler.core.optional import load_optional
-from ruler.data.sets import TabularSet
+from ruler.data.tables.sets import TabularSet
 
 
 def download_table(entry: TabularSet, *, progress: bool = False) -> Any:

@@ -11,12 +11,12 @@ from ruler.core.errors import InputError
 from ruler.data.homes.cifar import download_cifar
 from ruler.data.homes.svhn import download_svhn
 from ruler.data.huggingface import is_dataset_folder, read_image_dataset
-from ruler.data.image_data import ImageData, ImageSplit
-from ruler.data.image_files import make_split, read_image_file, write_arrays
-from ruler.data.image_folder import read_image_folder
-from ruler.data.image_sets import IMAGE_SETS
+from ruler.data.images.data import ImageData, ImageSplit
+from ruler.data.images.files import make_split, read_image_file, write_arrays
+from ruler.data.images.folder import read_image_folder
+from ruler.data.images.sets import IMAGE_SETS
 from ruler.data.sources import cached_file, is_path, locate
-from ruler.data.split import draw_split
+from ruler.data.tables.split import draw_split
 from ruler.data.verification import verify_content
 
 _HOMES = {"cifar10": download_cifar, "cifar100": download_cifar, "svhn": download_svhn}

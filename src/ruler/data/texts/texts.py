@@ -15,9 +15,9 @@ from ruler.core.progress import track
 from ruler.core.registry import Registry
 from ruler.core.types import IndexArray
 from ruler.data.huggingface import read_text_column
-from ruler.data.sentences import split_sentences
 from ruler.data.sources import TABLE_SUFFIXES, is_path, locate, read_table
-from ruler.data.text_sets import TEXT_SETS
+from ruler.data.texts.sentences import split_sentences
+from ruler.data.texts.sets import TEXT_SETS
 from ruler.data.verification import verify_content
 
 

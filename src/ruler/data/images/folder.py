@@ -13,7 +13,7 @@ import numpy.typing as npt
 from ruler.core.errors import FileFormatError, InputError
 from ruler.core.optional import load_optional
 from ruler.core.progress import track
-from ruler.data.image_data import ImageData, PixelArray
+from ruler.data.images.data import ImageData, PixelArray
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg")
 _MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "YCbCr")

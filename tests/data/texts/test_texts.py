@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from ruler.core.errors import DataMismatchError, DownloadError, InputError, UnknownNameError
 from ruler.data import TEXT_SETS, choose_groups, load_texts, split_sentences
-from ruler.data.text import hash_texts
+from ruler.data.texts.texts import hash_texts
 
 A = "The patient was seen in the clinic. The wound has healed well."
 B = "No known drug allergies are noted."

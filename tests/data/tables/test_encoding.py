@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from ruler.core.errors import InputError
-from ruler.data.encoding import encode_classes, encode_features
+from ruler.data.tables.encoding import encode_classes, encode_features
 
 
 def test_text_is_coded_in_ascii_order_and_missing_text_comes_last():

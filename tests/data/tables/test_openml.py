@@ -5,11 +5,11 @@ import json
 import pandas as pd
 import pytest
 
-import ruler.data.openml
+import ruler.data.tables.openml
 from ruler.core.errors import DataMismatchError, DownloadError, InputError
 from ruler.data import TABULAR_SETS, fetch_tabular, load_tabular
-from ruler.data.openml import download_table, normalise_openml
 from ruler.data.sources import cached_file
+from ruler.data.tables.openml import download_table, normalise_openml
 
 AT_OPENML = [key for key, entry in TABULAR_SETS.items() if entry.openml_id]
 
@@ -37,7 +37,7 @@ def _as_openml_would(folder, key):
 
 @pytest.fixture
 def openml(monkeypatch, real_data):
-    monkeypatch.setattr(ruler.data.openml, "_ask_openml", lambda entry: _as_openml_would(real_data, entry.key))
+    monkeypatch.setattr(ruler.data.tables.openml, "_ask_openml", lambda entry: _as_openml_would(real_data, entry.key))
     return real_data
 
 
@@ -113,7 +113,7 @@ def test_question_mark_is_missing_except_where_it_is_a_category():
 
 def test_another_version_at_openml_is_refused_and_not_kept(monkeypatch, tmp_path):
     answer = pd.DataFrame({"V1": ["1.0", "2.0"]}), pd.Series(["1", "2"])
-    monkeypatch.setattr(ruler.data.openml, "_ask_openml", lambda entry: answer)
+    monkeypatch.setattr(ruler.data.tables.openml, "_ask_openml", lambda entry: answer)
     with pytest.raises(DataMismatchError, match=r"got another from OpenML 1489 \(rows: 2 instead of 5404; features: 1"):
         load_tabular("phoneme")
     assert not list((tmp_path / "tabular").iterdir())
@@ -124,7 +124,7 @@ def test_openml_out_of_reach(monkeypatch, error):
     def fail(entry):
         raise error
 
-    monkeypatch.setattr(ruler.data.openml, "_ask_openml", fail)
+    monkeypatch.setattr(ruler.data.tables.openml, "_ask_openml", fail)
     with pytest.raises(DownloadError, match=r"Phoneme must come from OpenML 1489; got .*put tabular/phoneme\.csv\.gz"):
         load_tabular("phoneme")
 
@@ -136,7 +136,9 @@ def test_nothing_to_download_for_a_set_of_scikit_learn():
 
 def test_download_announces_itself_on_a_terminal_alone(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")  # a dumb one shows no spinner
-    monkeypatch.setattr(ruler.data.openml, "_ask_openml", lambda entry: (pd.DataFrame({"V1": ["1"]}), pd.Series(["1"])))
+    monkeypatch.setattr(
+        ruler.data.tables.openml, "_ask_openml", lambda entry: (pd.DataFrame({"V1": ["1"]}), pd.Series(["1"]))
+    )
     for is_terminal in (True, False):
         screen = io.StringIO()
         screen.isatty = lambda answer=is_terminal: answer

@@ -14,12 +14,12 @@ from ruler.core.errors import DataMismatchError, InputError
 from ruler.core.optional import load_optional
 from ruler.core.registry import Registry
 from ruler.core.types import FloatArray, IndexArray
-from ruler.data.encoding import encode_classes, encode_features
 from ruler.data.homes.covertype import download_covertype
-from ruler.data.large_sets import LARGE_SETS
-from ruler.data.openml import download_table
-from ruler.data.sets import TABULAR_SETS, TabularSet
 from ruler.data.sources import TABLE_SUFFIXES, cached_file, is_path, locate, read_table, write_table
+from ruler.data.tables.encoding import encode_classes, encode_features
+from ruler.data.tables.large_sets import LARGE_SETS
+from ruler.data.tables.openml import download_table
+from ruler.data.tables.sets import TABULAR_SETS, TabularSet
 
 _TABLES = Registry("dataset", {**TABULAR_SETS, **LARGE_SETS})
 

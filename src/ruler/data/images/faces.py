@@ -11,13 +11,13 @@ import numpy.typing as npt
 
 from ruler.core.errors import FileFormatError, InputError
 from ruler.core.types import IndexArray
-from ruler.data.encoding import encode_classes
 from ruler.data.homes.lfw import download_lfw
-from ruler.data.image_data import ImageData
-from ruler.data.image_files import write_arrays
-from ruler.data.image_folder import read_image_folder
-from ruler.data.image_sets import FACE_SETS, FaceSet
+from ruler.data.images.data import ImageData
+from ruler.data.images.files import write_arrays
+from ruler.data.images.folder import read_image_folder
+from ruler.data.images.sets import FACE_SETS, FaceSet
 from ruler.data.sources import cached_file, is_path, locate, read_arrays, read_table
+from ruler.data.tables.encoding import encode_classes
 from ruler.data.verification import verify_content
 
 _FIELDS = ("images", "identity", "names")

@@ -1,4 +1,4 @@
-from ruler.data.sets import TABULAR_SETS
+from ruler.data.tables.sets import TABULAR_SETS
 
 PROTOCOL = {
     "adult": ("Adult Income", 1590, 48842, 14),

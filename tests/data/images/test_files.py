@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from ruler.core.errors import FileFormatError, InputError
-from ruler.data.image_files import read_image_file, write_arrays
+from ruler.data.images.files import read_image_file, write_arrays
 from ruler.data.sources import read_arrays
 
 

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from ruler.core.errors import FileFormatError, InputError
-from ruler.data.image_folder import decode_image, read_image_folder
+from ruler.data.images.folder import decode_image, read_image_folder
 
 
 def _png(pixels, **options):

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 N_SEEDS = 5
 LEAKING_SET = "mtsamples_rows"
 KEYS = ("dataset", "architecture", "forget_fraction", "method")
-_MEANS = ("m2", "m4", "m4_held_out", "m2_effect", "m4_effect", "mia", "forget_accuracy", "test_accuracy", "n_forget")
+_MEANS = ("m2", "m4", "m4_held_out", "m2_effect", "m4_effect", "mia", "n_forget")
+_ACCURACIES = ("forget_accuracy", "retain_accuracy", "test_accuracy")
 _P_VALUES = ("m2_p_value", "m4_p_value")
 _VERDICTS = ("verdict", "m2_verdict", "m4_verdict")
 
@@ -55,7 +56,7 @@ def gather_conditions(results: "pd.DataFrame", study: str) -> "pd.DataFrame":
     """
     rows = main_rows(results, study)
     groups = rows.groupby(list(KEYS))
-    found = groups[list(_MEANS)].mean().assign(n=groups.size())
+    found = groups[[*_MEANS, *_ACCURACIES]].mean().assign(n=groups.size())
     for name in ("m2", "m4"):
         found[f"{name}_sd"] = groups[name].std(ddof=1)
     for name in _P_VALUES:

@@ -25,14 +25,16 @@ _TITLES = {"large-tabular": "Large tables", "images": "Images", "faces": "Faces"
 _TABLES = {"large-tabular": "12", "images": "13", "faces": "14", "clinical": "text"}
 _CONDITION = ("Dataset", "Model", "Forget", "Method")
 _HEADER = (
-    *_CONDITION,
+    *(*_CONDITION, "Retain accuracy"),
     *("M4 paper", "M4 ours", "M4 held-out", "M2 paper", "M2 ours"),
     *("Audit's verdict", "By M2", "M2 effect", "M2 p", "By M4", "M4 effect", "M4 p"),
 )
 _HOW_TO_READ = (
     "M4 and M2: mean ± SD over seeds, nulls 0.50 and 0. Held-out: M4 of records that no model was trained on, in the "
     "same model: the null to read M4 against here. The audit's verdict is its own, against that control, "
-    "counted over seeds; its effects are areas under the curve, 0.50 for none, p over seeds as median (least to most)."
+    "counted over seeds; its effects are areas under the curve, 0.50 for none, p over seeds as median (least to most). "
+    "Read both beside the retain accuracy: a model that has lost it is broken, and treats forgotten records like "
+    "held-out ones because it treats all records alike."
 )
 
 
@@ -146,6 +148,7 @@ def _print_condition(row: Mapping[str, Any], runs: "pd.DataFrame", paper: Mappin
     place = (row["dataset"], row["architecture"], row["method"], row["forget_fraction"])
     cells = [name_set(row["dataset"], runs[runs["dataset"] == row["dataset"]])]
     cells += [title_of(row["architecture"]), f"{100 * row['forget_fraction']:g}%", title_of(row["method"])]
+    cells.append(print_if_known(row["retain_accuracy"]))
     cells += [print_if_known(paper.get((*place, "m4_mean"), math.nan)), print_if_known(row["m4"], spread=row["m4_sd"])]
     cells.append(print_if_known(row["m4_held_out"]))
     cells.append(print_if_known(paper.get((*place, "m2_mean"), math.nan), "+.3f"))

@@ -51,7 +51,9 @@ def test_the_verdict_stands_beside_the_papers_metric(page):
         "| residual 4, inconclusive 1 | inconclusive 5 | 0.500 | 0.200 (0.200) "
         "| residual 5 | 0.560 | 0.030 (0.010 to 0.050) |"
     ) in page
-    assert "| MTSamples | BERT, masked words | 5% | NegGrad+ | 0.850 |  | 0.500 ± 0.010 | 0.514 | -0.048 | -0.0480" in page
+    assert (
+        "| MTSamples | BERT, masked words | 5% | NegGrad+ | 0.850 |  | 0.500 ± 0.010 | 0.514 | -0.048 | -0.0480" in page
+    )
 
 
 def test_higgs_is_named_with_its_size_wherever_it_stands(page):

@@ -1,5 +1,6 @@
 """A diagnostic dataset -> what models are trained on, held out from them, and measured on."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -163,9 +164,10 @@ def _load_texts(dataset: str, size: str, language_model: str | None) -> Material
     texts = load_texts("mtsamples", by="row" if dataset.endswith("_rows") else "distinct")
     documents = np.asarray(texts.documents)
     n_train, n_control = (12, 4) if size == "smoke" else (N_DOCUMENTS, N_HELD_OUT_DOCUMENTS)
-    drawn = np.random.RandomState(SPLIT_SEED).permutation(np.unique(documents))
+    contents = number_contents(documents, texts.sentences)  # both datasets hold the same transcriptions
+    drawn = np.random.RandomState(SPLIT_SEED).permutation(np.unique(contents))
     names = np.split(drawn[: 2 * n_train] if size == "smoke" else drawn, [n_train, n_train + n_control])
-    train, control, head = (np.flatnonzero(np.isin(documents, part)) for part in names)
+    train, control, head = (np.flatnonzero(np.isin(contents, part)) for part in names)
     order = np.concatenate([train, control])
     seen = {texts.sentences[i] for i in order}
     unseen = np.array([i for i in head if texts.sentences[i] not in seen], dtype=np.int64)  # stock sentences are in all
@@ -178,6 +180,21 @@ def _load_texts(dataset: str, size: str, language_model: str | None) -> Material
         n_classes=vocabulary.size,
         language=Language(folder, description, vocabulary, tokens[len(order) :]),
     )
+
+
+def number_contents(documents: Array, sentences: Sequence[str]) -> IndexArray:
+    """(n,) which text each sentence's document has; documents with the same sentences share a number.
+
+    Example:
+        >>> number_contents(np.array([0, 0, 1, 1, 2]), ["a", "b", "a", "b", "c"]).tolist()
+        [0, 0, 0, 0, 1]
+    """
+    content: dict[Any, list[str]] = {}
+    for document, sentence in zip(documents.tolist(), sentences, strict=True):
+        content.setdefault(document, []).append(sentence)
+    numbers: dict[tuple[str, ...], int] = {}
+    of_document = {document: numbers.setdefault(tuple(text), len(numbers)) for document, text in content.items()}
+    return np.array([of_document[document] for document in documents.tolist()], dtype=np.int64)
 
 
 def _thin_out(images: Array) -> Array:

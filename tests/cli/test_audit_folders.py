@@ -153,6 +153,7 @@ def test_positions_that_start_after_the_padding_are_not_read_beyond(tmp_path):
         ("words\nfever\n", "must have a column text, filled in every row; got words"),
         ("label,text\n1\n", "must have a column text, filled in every row; got label, text"),
         ("text,label\nfever,awful\n", r"as the model names its classes \(mild, grave\); got 'awful'"),
+        ("text,label\nfever,2\n", r"as the model names its classes \(mild, grave\); got '2'"),
         ("text,label\nfever\n", r"as the model names its classes \(mild, grave\); got ''"),
         ('text\n"fever\n', "must be a sound .csv file; it cannot be read: unexpected end of data"),
     ],

@@ -122,7 +122,8 @@ class FolderRecords:
 
     def _find_class(self, label: str, path: Path) -> int:
         classes: dict[str, int] = self.model.config.label2id or {}
-        if label not in classes and not label.isdecimal():
+        is_number = label.isdecimal() and int(label) < int(self.model.config.num_labels)
+        if label not in classes and not is_number:
             known = ", ".join(sorted(classes, key=classes.__getitem__))
             raise FileFormatError(
                 f"{path} must label records by number or as the model names its classes ({known}); got {label!r}."

@@ -187,7 +187,7 @@ def test_lfw_photo_of_another_size(remote, monkeypatch, image_bytes):
 
 def test_covertype_gets_its_column_names(remote, monkeypatch, real_data, cache):
     lines = [",".join(map(str, range(start, start + 55))).encode() for start in (0, 100)]
-    monkeypatch.setattr(covertype, "_FILE", remote(gzip.compress(b"\n".join(lines))))
+    monkeypatch.setattr(covertype, "_FILE", remote(gzip.compress(b"\n".join(lines), mtime=0)))
     table = download_covertype(LARGE_SETS["covertype"])
     assert table.columns.tolist() == list(COVERTYPE_COLUMNS)
     assert table.iloc[1].tolist() == list(range(100, 155))
@@ -197,7 +197,10 @@ def test_covertype_gets_its_column_names(remote, monkeypatch, real_data, cache):
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(b"no gzip", "must be a gzipped CSV; got another"), (gzip.compress(b"1,2\n3,4\n"), "must have 55 columns; got 2")],
+    [
+        (b"no gzip", "must be a gzipped CSV; got another"),
+        (gzip.compress(b"1,2\n3,4\n", mtime=0), "must have 55 columns; got 2"),
+    ],
 )
 def test_covertype_in_another_form(remote, monkeypatch, content, message):
     monkeypatch.setattr(covertype, "_FILE", remote(content))

@@ -76,7 +76,7 @@ def test_another_version_is_refused_with_what_differs(real_data, tmp_path, what,
     lines = gzip.decompress((real_data / "tabular" / "phoneme.csv.gz").read_bytes()).splitlines()
     (tmp_path / "tabular").mkdir()
     altered = b"\n".join(_altered(lines, what)) + b"\n"
-    (tmp_path / "tabular" / "phoneme.csv.gz").write_bytes(gzip.compress(altered))
+    (tmp_path / "tabular" / "phoneme.csv.gz").write_bytes(gzip.compress(altered, mtime=0))
     with pytest.raises(DataMismatchError, match=rf"Phoneme must be the paper's version; got another .*{message}"):
         load_tabular("phoneme", root=tmp_path)
 

@@ -388,3 +388,11 @@ def test_only_matrices_with_plain_ids_are_written(tmp_path):
 def test_text_that_is_no_unicode_is_refused(tmp_path, ending):
     with pytest.raises(InputError, match=r"ids must be valid Unicode; got '\\ud800'"):
         save_embeddings(Embeddings(np.eye(2), ["a", "\ud800"]), tmp_path / f"a{ending}")
+
+
+def test_a_table_that_is_refused_is_named(tmp_path):
+    for n, columns in enumerate(({"a": [1.0], "b": ["x"]}, {"id": ["x"]}, {"embedding": [[1.0], [1.0, 2.0]]})):
+        path = tmp_path / f"table{n}.parquet"
+        parquet.write_table(arrow.table(columns), path)
+        with pytest.raises(FileFormatError, match=path.name):
+            load_embeddings(path)

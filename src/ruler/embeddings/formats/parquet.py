@@ -73,7 +73,7 @@ class _Table:
         """Vectors (n, p) and their ids, a few thousand rows at a time."""
         n_bytes = 0
         for batch in self.file.iter_batches(min(_ROWS_AT_ONCE, block_rows_for(self.width))):
-            vectors = _vectors(batch.column(self.vector)) if self.vector else _columns(batch)
+            vectors = _vectors(batch.column(self.vector), self.path) if self.vector else _columns(batch, self.path)
             n_bytes += vectors.nbytes
             check_unfolded_size(n_bytes, self.path)
             yield vectors, batch.column("id").to_pylist() if self.has_ids else []
@@ -126,25 +126,24 @@ def _bits_of(kind: Any) -> int:
         return 1
 
 
-def _vectors(column: Any) -> npt.NDArray[Any]:
+def _vectors(column: Any, path: Path) -> npt.NDArray[Any]:
     """A list column (n of them) as (n, p)."""
     lengths = column.value_lengths()
     flat = column.flatten()
     if column.null_count or flat.null_count or len(lengths.unique()) != 1:
-        raise FileFormatError("a parquet embedding column must hold lists of one length without nulls; got others.")
+        raise FileFormatError(f"{path}: its embedding column must hold lists of one length without nulls; got others.")
     return np.asarray(flat.to_numpy(zero_copy_only=False)).reshape(len(column), -1)
 
 
-def _columns(batch: Any) -> npt.NDArray[Any]:
+def _columns(batch: Any, path: Path) -> npt.NDArray[Any]:
     """All columns but ``id``, side by side, as (n, p)."""
     names = [name for name in batch.schema.names if name != "id"]
     columns = [batch.column(name).to_numpy(zero_copy_only=False) for name in names]
     for name, column in zip(names, columns, strict=True):
         if column.dtype.kind not in "fiub":
             raise FileFormatError(
-                f"a parquet table of embeddings must be numeric but for its id; got column {name!r} of "
-                f"{batch.schema.field(name).type}."
+                f"{path} must be numeric but for its id; got column {name!r} of {batch.schema.field(name).type}."
             )
     if not columns:
-        raise FileFormatError("a parquet table of embeddings must have columns besides its id; got none.")
+        raise FileFormatError(f"{path} must have columns besides its id; got none.")
     return np.column_stack(columns)

@@ -28,6 +28,7 @@ test: setup
 
 slow: setup
 	$(BIN)/python -m pytest -q -m slow
+	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -q -n 2 -m 'not slow and not gpu and not cluster' tests/laws tests/embeddings
 
 check: setup
 	$(BIN)/ruff check .

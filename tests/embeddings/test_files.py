@@ -360,9 +360,12 @@ def test_ids_must_fit_the_rows(tmp_path):
 def test_paths_must_be_embedding_files(tmp_path):
     with pytest.raises(FileFormatError, match=r"must be an embedding file or a folder of them; got nothing there"):
         load_embeddings(tmp_path / "none.npy")
+    with pytest.raises(FileFormatError, match=r"must be an embedding file or a folder of them; got nothing there"):
+        load_embeddings(tmp_path / "shards")
     (tmp_path / "folder.npy").mkdir()
     with pytest.raises(FileFormatError, match=r"must be an embedding file or hold shards ending in .*; got none"):
         load_embeddings(tmp_path / "folder.npy")
+    (tmp_path / "rows.csv").write_text("1,2", encoding="utf-8")
     with pytest.raises(FileFormatError, match=r"must end in one of \.npy, \.npz, .*; got '\.csv'"):
         load_embeddings(tmp_path / "rows.csv")
     with pytest.raises(FileFormatError, match="got 'no ending'"):

@@ -46,11 +46,11 @@ def load_embeddings(path: str | os.PathLike[str]) -> Embeddings:
     file = Path(path)
     if file.is_dir():
         return open_shards(file)
-    chosen = _format_of(file)
     if not file.is_file():
         raise FileFormatError(
             f"{file} must be an embedding file or a folder of them; got nothing there. Check the path."
         )
+    chosen = _format_of(file)
     with reading_safely(file):
         embeddings = chosen.load(file)
         as_matrix(embeddings.values, str(file))

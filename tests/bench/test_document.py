@@ -1,6 +1,8 @@
 from ruler.bench.cuda import CudaTiming
 from ruler.bench.document import write_document
 from ruler.bench.search import Timing
+from ruler.bench.shards import ShardsTiming
+from ruler.bench.studies import StudyTiming
 
 
 def test_the_page_holds_every_measured_number(tmp_path):
@@ -14,6 +16,11 @@ def test_the_page_holds_every_measured_number(tmp_path):
             "protocol": [{"dataset": "phoneme", "plain_s": 30.0, "ruler_s": 10.0, "speedup": 3.0}],
         },
         {"machine": {"processor": "loom"}, "search": [gpu.as_dict(), first.as_dict()], "notes": ["Woven once."]},
+        {
+            "machine": {"processor": "mill"},
+            "shards": [ShardsTiming(3_000_000, 128, 10_000, None, 600.0, 660.0, 2048.0).as_dict()],
+            "studies": [StudyTiming("primary", "cuda", 1800, 39.5).as_dict()],
+        },
     ]
     write_document(benches, tmp_path / "page.md")
     page = (tmp_path / "page.md").read_text()
@@ -21,5 +28,7 @@ def test_the_page_holds_every_measured_number(tmp_path):
     assert "| 1,000,000 | 128 | ruler | 0.36 | 361 | 0.46 | 1.12x | 1.00x | 3062 |" in page
     assert "| 1,000,000 | 128 | ruler, first pass | 0.32 | 402 | 0.52 |  | 0.89x | 800 |" in page
     assert "| phoneme | 30.0 | 10.0 | 3.0x |" in page
+    assert "| 3,000,000 | 128 | 10,000 | all | 10.0 min | 11.0 min | 1.10 | 2.00 |" in page
+    assert "| primary | cuda | 1,800 | 40 |" in page
     for words in ("processor abacus, cores 2", "processor loom", "Woven once.", "## On a GPU"):
         assert words in page

@@ -40,6 +40,17 @@ Two seeds of a dataset: an original and three oracles each, four methods at thre
 metrics. "Plain" is the protocol in the fewest lines of torch, one model after the other; RULER runs the same
 steps, with the same weights to the last bit, in one process a core.
 """
+_STUDIES = """## Whole studies
+
+`ruler reproduce STUDY --device cuda` as a user runs it, from its first import to its last table, in one process a core
+or up to eight on a GPU.
+"""
+_SHARDS = """## More rows than one would load
+
+An audit of retain records in shards, with as many held-out as forget records, in a process of its own: what its plan
+said, what it took, and the most memory that the process held, mapped pages of the shards among it. The rows are
+identities within classes, as an embedding of faces has them.
+"""
 _PRECISION = """## Mixed precision
 
 Cells of the diagnostic studies, trained and unlearned twice by `python -m ruler.bench.precision`: seeds, records,
@@ -69,6 +80,9 @@ def write_document(benches: Sequence[Mapping[str, Any]], path: Path) -> None:
                 parts += [text, f"Machine: {machine}.", table(rows)]
         if bench.get("protocol"):
             parts += [_PROTOCOL, f"Machine: {machine}.", _protocol_table(bench["protocol"])]
+        for key, text, draw in (("shards", _SHARDS, _shards_table), ("studies", _STUDIES, _studies_table)):
+            if bench.get(key):
+                parts += [text, f"Machine: {machine}.", draw(bench[key])]
         parts += [f"{note}\n" for note in bench.get("notes", ())]
     parts += _describe_precisions([bench for bench in benches if bench.get("precision")])
     write_atomically(path, "\n".join(parts).encode())
@@ -123,6 +137,40 @@ def _protocol_table(rows: Iterable[Mapping[str, Any]]) -> str:
     header = ("dataset", "plain seconds", "RULER seconds", "RULER is faster by")
     cells = [(r["dataset"], f"{r['plain_s']:.1f}", f"{r['ruler_s']:.1f}", f"{r['speedup']:.1f}x") for r in rows]
     return _table(header, cells)
+
+
+def _shards_table(rows: Iterable[Mapping[str, Any]]) -> str:
+    header = (
+        "retain records",
+        "width",
+        "forget records",
+        "M4 ranks among",
+        "planned",
+        "took",
+        "of the plan",
+        "peak GB",
+    )
+    return _table(
+        header,
+        [
+            (
+                f"{row['n_rows']:,}",
+                str(row["width"]),
+                f"{row['n_side']:,}",
+                "all" if row["n_reference"] is None else f"{row['n_reference']:,}",
+                f"{row['planned_s'] / 60:.1f} min",
+                f"{row['elapsed_s'] / 60:.1f} min",
+                f"{row['elapsed_s'] / row['planned_s']:.2f}",
+                f"{row['peak_mb'] / 1024:.2f}",
+            )
+            for row in rows
+        ],
+    )
+
+
+def _studies_table(rows: Iterable[Mapping[str, Any]]) -> str:
+    header = ("study", "device", "cells", "seconds")
+    return _table(header, [(r["study"], r["device"], f"{r['n_cells']:,}", f"{r['elapsed_s']:.0f}") for r in rows])
 
 
 def _describe_precisions(benches: Sequence[Mapping[str, Any]]) -> list[str]:

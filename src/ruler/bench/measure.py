@@ -8,8 +8,9 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+T = TypeVar("T")
 _CLEAR_PEAK = "5"
 
 
@@ -28,9 +29,19 @@ def measure_apart(prepare: Callable[[], Callable[[], Any]], *, repeats: int = 1)
         prepare: A picklable function that makes the data and returns the call to time.
         repeats: How often to run; the quickest counts, and the largest memory.
     """
+    return run_apart(_measure_here, prepare, repeats)
+
+
+def run_apart(function: Callable[..., T], *arguments: Any) -> T:
+    """``function(*arguments)`` from a new process, which inherits neither memory nor threads."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=context) as pool:
-        return pool.submit(_measure_here, prepare, repeats).result()
+        return pool.submit(function, *arguments).result()
+
+
+def read_peak_mb() -> float:
+    """The most memory that this process has held so far; nan where the system does not say."""
+    return _read_status("VmHWM")
 
 
 def _measure_here(prepare: Callable[[], Callable[[], Any]], repeats: int) -> Measurement:
@@ -42,7 +53,7 @@ def _measure_here(prepare: Callable[[], Callable[[], Any]], repeats: int) -> Mea
         started_s = time.perf_counter()
         call()
         times_s.append(time.perf_counter() - started_s)
-        extra_mb.append(_read_status("VmHWM") - before_mb)
+        extra_mb.append(read_peak_mb() - before_mb)
     return Measurement(min(times_s), max(extra_mb))
 
 

@@ -1,0 +1,136 @@
+"""An audit of more rows than one would load, against what its plan said of it."""
+
+import argparse
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from ruler.audit.audit import audit
+from ruler.audit.plan import plan_audit
+from ruler.audit.settings import AuditSettings
+from ruler.bench.measure import describe_machine, read_peak_mb, run_apart
+from ruler.core.files import write_atomically
+from ruler.core.types import FloatArray
+from ruler.embeddings import load_embeddings
+
+N_ROWS, WIDTH, N_SHARDS = 3_000_000, 128, 24
+N_REFERENCE = 20_000
+_N_SIDE = 10_000
+_N_IDENTITIES, _N_CLASSES = 4000, 50
+
+
+@dataclass(frozen=True)
+class ShardsTiming:
+    """One audit of shards.
+
+    Args:
+        n_rows: Retain records.
+        width: Of an embedding.
+        n_side: Forget records, and as many held-out ones.
+        n_reference: Retain records that M4 ranks among; None for all.
+        planned_s: Seconds that the plan said.
+        elapsed_s: Seconds that it took.
+        peak_mb: Most memory that the process held.
+    """
+
+    n_rows: int
+    width: int
+    n_side: int
+    n_reference: int | None
+    planned_s: float
+    elapsed_s: float
+    peak_mb: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return asdict(self)
+
+
+def time_shards(
+    n_rows: int = N_ROWS, width: int = WIDTH, n_reference: int | None = N_REFERENCE, n_side: int = _N_SIDE
+) -> ShardsTiming:
+    """Write shards to the temporary folder, 4 bytes a number, and audit them in a process of its own.
+
+    Args:
+        n_rows: Retain records.
+        width: Of an embedding.
+        n_reference: As in `AuditSettings`.
+        n_side: Forget records, and as many held-out ones.
+    """
+    with TemporaryDirectory() as folder:
+        rows = _Rows(width)
+        (Path(folder) / "retain").mkdir()
+        for i, n in enumerate(len(part) for part in np.array_split(np.empty(n_rows, np.bool_), N_SHARDS)):
+            np.save(Path(folder) / "retain" / f"rows-{i:03}.npy", rows.draw(n))
+        for side in ("forget", "held_out"):
+            np.save(Path(folder) / f"{side}.npy", rows.draw(n_side))
+        planned_s, elapsed_s, peak_mb = run_apart(_plan_and_audit, folder, n_reference)
+    return ShardsTiming(n_rows, width, n_side, n_reference, planned_s, elapsed_s, peak_mb)
+
+
+def _plan_and_audit(folder: str, n_reference: int | None) -> tuple[float, float, float]:
+    sides = tuple(load_embeddings(Path(folder) / name) for name in ("forget.npy", "retain", "held_out.npy"))
+    settings = AuditSettings(n_reference=n_reference)
+    planned_s = plan_audit(sides, settings=settings).elapsed_s
+    started_s = time.perf_counter()
+    audit(sides, settings=settings)
+    return planned_s, time.perf_counter() - started_s, read_peak_mb()
+
+
+class _Rows:
+    """Rows as an embedding of faces or goods has them: identities within classes, and a few records of nobody."""
+
+    def __init__(self, width: int) -> None:
+        self._rng = np.random.default_rng(0)
+        self._spectrum = 1 / np.sqrt(1 + np.arange(width) / 8)  # embeddings fill few directions well
+        classes = self._draw_noise(_N_CLASSES)
+        chosen = classes[self._rng.integers(0, _N_CLASSES, _N_IDENTITIES)]
+        self._identities = _scale_to_unit(chosen + 0.9 * self._draw_noise(_N_IDENTITIES))
+
+    def _draw_noise(self, n: int) -> FloatArray:
+        noise: FloatArray = self._rng.normal(size=(n, len(self._spectrum))) * self._spectrum
+        return noise
+
+    def draw(self, n: int) -> FloatArray:
+        """``n`` more, at cosines of 0.93 to 0.74 to the centre of their identity."""
+        spread = self._rng.uniform(0.4, 0.9, size=(n, 1))
+        rows = self._identities[self._rng.integers(0, _N_IDENTITIES, n)] + spread * _scale_to_unit(self._draw_noise(n))
+        stray = self._rng.random(n) < 0.02
+        rows[stray] = self._draw_noise(int(stray.sum()))
+        length = self._rng.uniform(5, 15, size=(n, 1))
+        return (_scale_to_unit(rows) * length).astype(np.float32)
+
+
+def _scale_to_unit(rows: FloatArray) -> FloatArray:
+    unit: FloatArray = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return unit
+
+
+def _run(sizes: tuple[int, int], references: list[int | None]) -> Iterator[ShardsTiming]:
+    yield from (time_shards(*sizes, n_reference) for n_reference in references)
+
+
+def main() -> None:
+    """`python -m ruler.bench.shards --json FILE`: an audit of three million rows in shards, planned and run."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--json", type=Path, required=True, help="write all numbers to this file")
+    parser.add_argument("--rows", type=int, default=N_ROWS)
+    parser.add_argument("--width", type=int, default=WIDTH)
+    parser.add_argument("--exact", action="store_true", help="also with M4 among all retain records: an hour or two")
+    chosen = parser.parse_args()
+    timings: list[dict[str, Any]] = []
+    for timing in _run((chosen.rows, chosen.width), [N_REFERENCE, *([None] if chosen.exact else [])]):
+        timings.append(timing.as_dict())
+        print(json.dumps(timings[-1]), flush=True)
+        numbers = {"machine": describe_machine(), "shards": timings}
+        write_atomically(chosen.json, json.dumps(numbers, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

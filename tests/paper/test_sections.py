@@ -38,7 +38,7 @@ def test_every_study_and_control_has_its_section(page):
 
 def test_a_study_states_time_machine_precision_and_accuracies(page):
     assert (
-        "210 cells of 5 seeds on NVIDIA H200, 16 cores: 2 s from start to end, 420 s of work. Precision: float32."
+        "210 cells of 5 seeds on NVIDIA H200, 16 cores: 2 s without pauses, 420 s of work. Precision: float32."
     ) in page
     assert "| CIFAR-10 | ResNet-18 | Original | 0.750 | 0.850 | 0.800 | 0.750 |" in page
     assert "Pretrained model: small-encoder." in page

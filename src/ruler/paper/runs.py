@@ -33,7 +33,7 @@ def describe_runs(results: "pd.DataFrame") -> list[str]:
     lines += table_lines(_HEADER, rows)
     lines += [
         "",
-        "Work: seconds summed over cells. Wall: seconds from the first cell's start to the last one's end.",
+        "Work: seconds summed over cells. Wall: seconds in which at least one of them ran; pauses do not count.",
         "",
     ]
     named = {name: label for name, label in _IF_RECORDED.items() if list_values(results, name) != NOT_RECORDED}
@@ -42,7 +42,7 @@ def describe_runs(results: "pd.DataFrame") -> list[str]:
 
 
 def state_seconds(runs: "pd.DataFrame") -> tuple[str, str]:
-    """Seconds of work, and from start to end; a run that was resumed counts its pause."""
+    """Seconds of work, and seconds in which any cell ran: a run that was resumed does not count its pause."""
     if "elapsed_s" not in runs:
         return NOT_RECORDED, NOT_RECORDED
     import pandas as pd
@@ -51,8 +51,11 @@ def state_seconds(runs: "pd.DataFrame") -> tuple[str, str]:
     if "finished_at" not in runs:
         return work, NOT_RECORDED
     ends = pd.to_datetime(runs["finished_at"], utc=True, format="ISO8601")
-    starts = ends - pd.to_timedelta(runs["elapsed_s"], unit="s")
-    return work, f"{(ends.max() - starts.min()).total_seconds():.0f}"
+    spans = pd.DataFrame({"start": ends - pd.to_timedelta(runs["elapsed_s"], unit="s"), "end": ends})
+    spans = spans.sort_values("start")
+    seen = spans["end"].cummax().shift()  # when all that started before had ended
+    fresh = spans["end"] - spans["start"].where(~(seen > spans["start"]), seen)
+    return work, f"{fresh.clip(lower=pd.Timedelta(0)).sum().total_seconds():.0f}"
 
 
 def list_values(runs: "pd.DataFrame", column: str) -> str:

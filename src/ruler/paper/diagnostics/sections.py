@@ -104,8 +104,8 @@ def _describe_study(study: str, results: "pd.DataFrame", comparison: "pd.DataFra
     work, wall = state_seconds(runs)
     lines = [
         *(f"## {_TITLES[study]}: the study `{study}`", ""),
-        f"{len(runs)} cells of {runs['seed'].nunique()} seeds on {list_values(runs, 'machine')}: {wall} s from start "
-        f"to end, {work} s of work. Precision: {list_values(runs, 'precision')}.",
+        f"{len(runs)} cells of {runs['seed'].nunique()} seeds on {list_values(runs, 'machine')}: {wall} s without "
+        f"pauses, {work} s of work. Precision: {list_values(runs, 'precision')}.",
     ]
     if not is_of_full_size(runs):
         lines.append("A smoke run on few records, to see that the study runs: nothing of it is judged.")

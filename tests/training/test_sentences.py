@@ -7,7 +7,8 @@ from torch import nn
 from ruler.core.errors import InputError
 from ruler.training import MaskedSentences, TrainingSettings, cross_entropy, optimize
 from ruler.training.batches import Batches
-from ruler.training.objectives import compute_label_loss
+from ruler.training.objectives import compute_label_loss, compute_logits
+from ruler.training.sentences import locate_asked
 
 CLS, SEP, PAD, MASK, VOCABULARY = 1, 2, 0, 3, 1000
 
@@ -35,8 +36,9 @@ class Guesser(nn.Module):
 
 def test_asked_tokens_are_masked_replaced_and_kept_in_their_shares() -> None:
     sentences = make_sentences(n=4000)
-    inputs, labels = sentences.draw(torch.arange(4000), torch.Generator().manual_seed(1))
+    inputs, few = sentences.draw(torch.arange(4000), torch.Generator().manual_seed(1))
     ids = sentences.input_ids
+    labels = torch.full_like(ids, -100).scatter(1, inputs["asked"], few)
     is_asked, is_word = labels != -100, (ids != CLS) & (ids != SEP) & (ids != PAD)
     assert not (is_asked & ~is_word).any()
     assert torch.equal(labels[is_asked], ids[is_asked])
@@ -47,6 +49,60 @@ def test_asked_tokens_are_masked_replaced_and_kept_in_their_shares() -> None:
     assert n_asked / is_word.sum().item() == pytest.approx(0.15, abs=0.01)
     assert (shown == MASK).sum().item() / n_asked == pytest.approx(0.8, abs=0.02)
     assert (shown == ids[is_asked]).sum().item() / n_asked == pytest.approx(0.1, abs=0.015)
+
+
+def test_places_hold_every_asked_token_once_and_in_order() -> None:
+    is_asked = torch.rand((50, 20), generator=torch.Generator().manual_seed(0)) < 0.4
+    labels = torch.arange(1000).reshape(50, 20).where(is_asked, -100)
+    places, few = locate_asked(labels)
+    assert places.shape == few.shape == (50, 16)  # the most that any sentence is asked for, rounded up to eights
+    assert is_asked.sum(1).max() in range(9, 17)
+    for sentence, chosen, asked in zip(labels, places, few, strict=True):
+        assert len(set(chosen.tolist())) == 16
+        assert torch.equal(asked[asked != -100], sentence[sentence != -100])
+        assert torch.equal(sentence[chosen], asked)
+    assert locate_asked(torch.full((2, 5), -100))[1].tolist() == [[-100] * 5] * 2
+
+
+@pytest.mark.parametrize("kind", ["Bert", "Roberta", "DistilBert", "Guesser"])
+def test_scores_of_asked_tokens_are_those_of_all_tokens_at_their_places(kind: str) -> None:
+    model = make_language_model(kind)
+    inputs, _ = make_sentences(12).draw(torch.arange(12), torch.Generator().manual_seed(1))
+    places = inputs["asked"]
+    seen = {name: value for name, value in inputs.items() if name != "asked"}
+    everything, asked = compute_logits(model, seen), compute_logits(model, inputs)
+    assert asked.shape == (*places.shape, VOCABULARY)
+    torch.testing.assert_close(asked, everything.gather(1, places[:, :, None].expand(-1, -1, VOCABULARY)))
+    torch.testing.assert_close(compute_logits(model, seen), everything, atol=0, rtol=0)  # nothing stays behind
+
+
+@pytest.mark.parametrize("kind", ["Bert", "Guesser"])
+def test_gradients_of_asked_tokens_are_those_of_all_tokens(kind: str) -> None:
+    model = make_language_model(kind)
+    inputs, labels = make_sentences(12).draw(torch.arange(12), torch.Generator().manual_seed(1))
+    seen = {name: value for name, value in inputs.items() if name != "asked"}
+    everything = torch.full_like(seen["input_ids"], -100).scatter(1, inputs["asked"], labels)
+    gradients = []
+    for batch in ((inputs, labels), (seen, everything)):
+        model.zero_grad()
+        cross_entropy(model, batch).backward()  # type: ignore[no-untyped-call]
+        gradients.append([value.grad.clone() for value in model.parameters() if value.grad is not None])
+    torch.testing.assert_close(*gradients)
+
+
+def make_language_model(kind: str) -> nn.Module:
+    torch.manual_seed(0)
+    if kind == "Guesser":
+        return Guesser()
+    transformers = pytest.importorskip("transformers")
+    size = {
+        "Bert": {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32},
+        "Roberta": {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32},
+        "DistilBert": {"dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 32},
+    }[kind]
+    config = getattr(transformers, f"{kind}Config")(vocab_size=VOCABULARY, **size)
+    model: nn.Module = getattr(transformers, f"{kind}ForMaskedLM")(config).eval()
+    return model
 
 
 def test_every_draw_masks_anew_and_a_seed_repeats_it() -> None:

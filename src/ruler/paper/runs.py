@@ -55,7 +55,7 @@ def state_seconds(runs: "pd.DataFrame") -> tuple[str, str]:
     spans = spans.sort_values("start")
     seen = spans["end"].cummax().shift()  # when all that started before had ended
     fresh = spans["end"] - spans["start"].where(~(seen > spans["start"]), seen)
-    return work, f"{fresh.clip(lower=pd.Timedelta(0)).sum().total_seconds():.0f}"
+    return work, f"{fresh.dt.total_seconds().clip(lower=0).sum():.0f}"
 
 
 def list_values(runs: "pd.DataFrame", column: str) -> str:

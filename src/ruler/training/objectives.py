@@ -7,17 +7,46 @@ from torch import nn
 from torch.nn import functional
 
 from ruler.training.batches import Batch
-from ruler.training.sentences import NOT_ASKED
+from ruler.training.sentences import ASKED, NOT_ASKED
 
 
 def compute_logits(model: nn.Module, inputs: Any) -> torch.Tensor:
     """Class scores of a batch: a mapping of inputs is spread, and an output with ``.logits`` is opened.
 
-    Scores that a model gives in bfloat16 become float32: losses are never computed in low precision.
+    Where the inputs say which tokens are ``"asked"`` for, (n, a) places, the scores are (n, a, n_tokens) of these
+    alone. Scores that a model gives in bfloat16 become float32: losses are never computed in low precision.
     """
-    output = model(**inputs) if isinstance(inputs, dict) else model(inputs)
-    logits: torch.Tensor = getattr(output, "logits", output)
+    if isinstance(inputs, dict) and ASKED in inputs:
+        logits = _score_asked(model, {name: value for name, value in inputs.items() if name != ASKED}, inputs[ASKED])
+    else:
+        logits = _open_output(model(**inputs) if isinstance(inputs, dict) else model(inputs))
     return logits.float() if logits.dtype is torch.bfloat16 else logits
+
+
+def _open_output(output: Any) -> torch.Tensor:
+    logits: torch.Tensor = getattr(output, "logits", output)
+    return logits
+
+
+def _score_asked(model: nn.Module, inputs: dict[str, Any], places: torch.Tensor) -> torch.Tensor:
+    """The head of a transformers model, which is most of its work, sees the asked tokens only."""
+    trunk = getattr(model, "base_model", model)
+    if trunk is model:
+        return _pick_tokens(_open_output(model(**inputs)), places)
+
+    def keep_asked(module: nn.Module, given: Any, output: Any) -> Any:
+        return type(output)(last_hidden_state=_pick_tokens(output[0], places))
+
+    handle = trunk.register_forward_hook(keep_asked)
+    try:
+        return _open_output(model(**inputs))
+    finally:
+        handle.remove()
+
+
+def _pick_tokens(values: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+    """(n, t, p) values of all tokens -> (n, a, p) of those at (n, a) places."""
+    return values.gather(1, places[:, :, None].expand(-1, -1, values.shape[2]))
 
 
 def cross_entropy(model: nn.Module, batch: Batch) -> torch.Tensor:

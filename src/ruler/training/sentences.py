@@ -12,6 +12,10 @@ from ruler.core.errors import InputError
 NOT_ASKED = -100
 """The label of a token that the model is not asked for; the value that torch and transformers use."""
 
+ASKED = "asked"
+"""Among a model's inputs, the (n, a) places of the tokens that are asked for."""
+
+_SLOTS = 8  # places a sentence come in multiples of this, so that batches have few shapes
 _SHARE_MASKED, _SHARE_REPLACED = 0.8, 0.1  # of the asked tokens; the rest stand as they are (Devlin et al. 2019)
 
 
@@ -36,8 +40,8 @@ class MaskedSentences:
         >>> ids = torch.tensor([[101, 7, 8, 9, 102, 0]])
         >>> sentences = MaskedSentences(ids, ids > 0, mask_id=103, special_ids=(101, 102, 0), vocab_size=200, share=1)
         >>> inputs, labels = sentences.draw(torch.tensor([0]), torch.Generator().manual_seed(0))
-        >>> labels.tolist()
-        [[-100, 7, 8, 9, -100, -100]]
+        >>> inputs["asked"].tolist(), labels.tolist()
+        ([[1, 2, 3, 0, 4, 5]], [[7, 8, 9, -100, -100, -100]])
     """
 
     def __init__(
@@ -93,11 +97,15 @@ class MaskedSentences:
         )
 
     def draw(self, rows: torch.Tensor, generator: torch.Generator) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
-        """Sentences by row, freshly masked: the model's inputs, and labels (n, t) with -100 where nothing is asked.
+        """Sentences by row, freshly masked: the model's inputs, and what is asked of it.
 
         Args:
             rows: (n,) sentence numbers.
             generator: On the CPU.
+
+        Returns:
+            Inputs with the places that are asked for under ``"asked"``, and labels (n, a) of these places; a sentence
+            that is asked for fewer has -100 for the others.
         """
         rows = rows.to(self.input_ids.device)
         tokens, attention = self.input_ids[rows], self.attention_mask[rows]
@@ -109,7 +117,25 @@ class MaskedSentences:
         is_asked, fate = labels != NOT_ASKED, chance / self.share
         hidden = tokens.masked_fill(is_asked & (fate < _SHARE_MASKED), self.mask_id)
         is_replaced = is_asked & (fate >= _SHARE_MASKED) & (fate < _SHARE_MASKED + _SHARE_REPLACED)
-        return {"input_ids": words.where(is_replaced, hidden), "attention_mask": attention}, labels
+        places, labels = locate_asked(labels)
+        return {"input_ids": words.where(is_replaced, hidden), "attention_mask": attention, ASKED: places}, labels
+
+
+def locate_asked(labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Labels (n, t) of all tokens -> places (n, a) that hold all that are asked for, in order, and their labels.
+
+    The number of places is that of the sentence with the most, rounded up; they are few, and a vocabulary is long.
+
+    Example:
+        >>> places, labels = locate_asked(torch.tensor([[-100] * 9 + [5, 6], [-100] * 11]))
+        >>> places.shape, places[0, :2].tolist(), labels[0, :3].tolist()
+        (torch.Size([2, 8]), [9, 10], [5, 6, -100])
+    """
+    is_asked = labels != NOT_ASKED
+    most = int(is_asked.sum(1).max())
+    n_slots = min(labels.shape[1], max(1, -(-most // _SLOTS)) * _SLOTS)
+    places = is_asked.byte().argsort(dim=1, descending=True, stable=True)[:, :n_slots]
+    return places, labels.gather(1, places)
 
 
 def _as_long(value: Any) -> torch.Tensor:

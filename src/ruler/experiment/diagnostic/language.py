@@ -30,6 +30,8 @@ from ruler.training import (
     optimize,
 )
 from ruler.training.checkpoints import hash_arrays
+from ruler.training.objectives import compute_logits
+from ruler.training.sentences import ASKED, NOT_ASKED, locate_asked
 from ruler.unlearning import unlearn
 
 READ_BLOCK = 256
@@ -75,10 +77,10 @@ class LanguageLab:
         model.eval()
         trunk: Any = getattr(model, str(model.base_model_prefix))
         blocks, losses, hits = [], [], []
-        for tokens, is_asked in self._blocks:
+        for tokens, places, labels in self._blocks:
             seen = {"input_ids": tokens, "attention_mask": self._attend(tokens)}
             blocks.append(trunk(**seen).last_hidden_state[:, 0])
-            loss, hit = self._answer(model, tokens, is_asked)
+            loss, hit = self._answer(model, tokens, places, labels)
             losses.append(loss)
             hits.append(hit)
         place = self._place_in_blocks
@@ -86,16 +88,17 @@ class LanguageLab:
         return Reading(torch.cat(blocks)[place], *scores)
 
     def _answer(
-        self, model: nn.Module, tokens: torch.Tensor, is_asked: torch.Tensor
+        self, model: nn.Module, tokens: torch.Tensor, places: torch.Tensor, labels: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Mean loss and share of hits of each sentence; outputs need no more than half precision on a GPU."""
-        hidden = tokens.masked_fill(is_asked, self._language.vocabulary.mask_id)
+        is_asked = labels != NOT_ASKED
+        hidden = tokens.scatter(
+            1, places, tokens.gather(1, places).masked_fill(is_asked, self._language.vocabulary.mask_id)
+        )
         with torch.autocast(tokens.device.type, torch.bfloat16, enabled=tokens.is_cuda):
-            logits = model(input_ids=hidden, attention_mask=self._attend(tokens)).logits
-        asked = logits[is_asked].float()
-        loss, hit = torch.zeros(tokens.shape, device=tokens.device), torch.zeros(tokens.shape, device=tokens.device)
-        loss[is_asked] = nn.functional.cross_entropy(asked, tokens[is_asked], reduction="none")
-        hit[is_asked] = (asked.argmax(1) == tokens[is_asked]).float()
+            logits = compute_logits(model, {"input_ids": hidden, "attention_mask": self._attend(tokens), ASKED: places})
+        loss = nn.functional.cross_entropy(logits.transpose(1, 2), labels, ignore_index=NOT_ASKED, reduction="none")
+        hit = (logits.argmax(2) == labels) & is_asked
         n_asked = is_asked.sum(1).clamp(min=1)
         return loss.double().sum(1) / n_asked, hit.double().sum(1) / n_asked
 
@@ -105,12 +108,13 @@ class LanguageLab:
         return torch.argsort(self._attend(self._distinct).sum(1), stable=True)
 
     @cached_property
-    def _blocks(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """Tokens and which of them are asked for, in the order of lengths."""
+    def _blocks(self) -> list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+        """Tokens, and places and labels of those that are asked for, in the order of lengths."""
         blocks = []
         for rows in torch.split(self._order, READ_BLOCK):
             n_tokens = int(self._attend(self._distinct[rows]).sum(1).max())
-            blocks.append((self._distinct[rows, :n_tokens], self._asked[rows, :n_tokens]))
+            tokens, is_asked = self._distinct[rows, :n_tokens], self._asked[rows, :n_tokens]
+            blocks.append((tokens, *locate_asked(tokens.where(is_asked, NOT_ASKED))))
         return blocks
 
     @cached_property
@@ -176,7 +180,7 @@ class LanguageLab:
             partition=None,
             settings=settings,
             seed=HEAD_SEED,
-            trainer=f"masked language modelling on {self._device}, from weights {_hash_weights(model)}",
+            trainer=f"masked language modelling of asked tokens on {self._device}, from weights {_hash_weights(model)}",
         )
 
 

@@ -85,12 +85,14 @@ def test_clinical_text(tmp_path: Path) -> None:
         "text/mtsamples.csv.gz",
         datasets=("mtsamples", "mtsamples_rows"),
         methods=("neggrad_plus", "scrub"),
-        workplace=Workplace(tmp_path, judge=judge, language_model=str(folder)),
+        workplace=Workplace(tmp_path / "models", judge=judge, language_model=str(folder)),
     )
     check(outcomes)
     assert {str(outcome.scores["model"]) for outcome in outcomes if outcome.scores} == {"tiny"}
     bare = [outcome.cell.method for outcome in outcomes if outcome.cell.dataset == "mtsamples_rows"]
     assert sorted(bare) == ["oracle", "original"]
+    heads = list((tmp_path / "models").rglob("*.safetensors"))
+    assert len(heads) == 1  # documents by row and distinct ones lend the same sentences to it
 
 
 def make_language_model(folder: Path) -> Path:

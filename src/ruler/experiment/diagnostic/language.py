@@ -1,6 +1,7 @@
 """The lab of masked language models: one pretrained model, fine-tuned and unlearned on sentences."""
 
 import copy
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -56,7 +57,7 @@ class LanguageLab:
         distinct, place = material.distinct
         self._distinct = torch.from_numpy(distinct).to(device)
         self._place = torch.from_numpy(place).to(device)
-        self._bases: dict[str, nn.Module] = {}
+        self._bases: dict[tuple[str, str | None], nn.Module] = {}
 
     def train(self, cell: Cell, rows: IndexArray, seed: int) -> nn.Module:
         """The pretrained model, fine-tuned on these sentences."""
@@ -150,16 +151,16 @@ class LanguageLab:
 
     def _find_base(self, cell: Cell) -> nn.Module:
         """The model that original and oracle start from."""
-        if cell.size not in self._bases:
-            self._bases[cell.size] = self._make_base(cell)
-        return self._bases[cell.size]
+        if (cell.size, cell.precision) not in self._bases:
+            self._bases[cell.size, cell.precision] = self._make_base(cell)
+        return self._bases[cell.size, cell.precision]
 
     def _make_base(self, cell: Cell) -> nn.Module:
         with seeded(HEAD_SEED):
             model, has_head = load_masked_language_model(self._language.folder)
         model.to(self._device)
         if not has_head:
-            settings = shorten(HEAD_TRAINING, cell)
+            settings = shorten(replace(HEAD_TRAINING, precision=cell.precision or "float32"), cell)
             recipe = self._describe_head(model, settings)
             model.load_state_dict(self._store.get_or_train(recipe, lambda: self._train_head(model, settings)))
         base: nn.Module = model.eval()

@@ -41,8 +41,8 @@ class Language:
     Args:
         folder: Of the pretrained model.
         description: Its name, for the results.
-        head_tokens: (m, n_tokens) sentences that stand in no document that is forgotten, retained or held out: a head
-            that the folder lacks is trained on them.
+        head_tokens: (m, n_tokens) distinct sentences that stand in no document that is forgotten, retained or held
+            out: a head that the folder lacks is trained on them.
     """
 
     folder: Path
@@ -169,9 +169,9 @@ def _load_texts(dataset: str, size: str, language_model: str | None) -> Material
     names = np.split(drawn[: 2 * n_train] if size == "smoke" else drawn, [n_train, n_train + n_control])
     train, control, head = (np.flatnonzero(np.isin(contents, part)) for part in names)
     order = np.concatenate([train, control])
-    seen = {texts.sentences[i] for i in order}
-    unseen = np.array([i for i in head if texts.sentences[i] not in seen], dtype=np.int64)  # stock sentences are in all
-    tokens, vocabulary = tokenize([texts.sentences[i] for i in np.concatenate([order, unseen])], folder, MOST_TOKENS)
+    used = [texts.sentences[i] for i in order]
+    unused = sorted({texts.sentences[i] for i in head}.difference(used))  # stock sentences are in all parts
+    tokens, vocabulary = tokenize([*used, *unused], folder, MOST_TOKENS)
     return Material(
         inputs=tokens[: len(order)],
         labels=None,

@@ -26,6 +26,7 @@ _PANEL_TILES = 8
 _MOST_RESIDENT_TILES = 64
 _CACHE_BYTES = 96 << 20
 _MOST_HELD = 2_000_000
+_FIRST_ROOM = 1 << 16
 _WAVE_PANELS = 128
 
 
@@ -59,22 +60,45 @@ class Candidates:
         """The candidates that are kept."""
         return Candidates(self.rows[keep], self.blocks[keep], self.upper[keep])
 
+    def first(self, n: int) -> "Candidates":
+        """The first n, not copied."""
+        return Candidates(self.rows[:n], self.blocks[:n], self.upper[:n])
+
+    @classmethod
+    def make_room(cls, n: int) -> "Candidates":
+        """Room for n, with nothing in it."""
+        return cls(np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n))
+
+    def grow(self, n_kept: int, n: int) -> "Candidates":
+        """Room for n, with the first ``n_kept`` of these in it."""
+        larger = self.make_room(n)
+        for old, new in zip(
+            (self.rows, self.blocks, self.upper), (larger.rows, larger.blocks, larger.upper), strict=True
+        ):
+            new[:n_kept] = old[:n_kept]
+        return larger
+
 
 @dataclass
 class Shortlist:
-    """Running bounds and candidates of all queries; threads add to it, one at a time."""
+    """Running bounds and candidates of all queries; threads add to it, one at a time.
+
+    Candidates lie in one array that is used again: thousands of small ones, alive between large temporary ones, would
+    leave the allocator several times as much memory as they need.
+    """
 
     n_queries: int
     k: int
     floor: FloatArray = field(init=False)
     _best: FloatArray = field(init=False)
-    _held: list[Candidates] = field(default_factory=list)
+    _held: Candidates = field(init=False)
     _n_held: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         self._best = np.full((self.n_queries, self.k), -np.inf)
         self.floor = self._best[:, -1]
+        self._held = Candidates.make_room(_FIRST_ROOM)
 
     def add(self, first_row: int, first_block: int, maxima: Maxima) -> None:
         """Take the maxima of consecutive queries over consecutive sub-blocks."""
@@ -82,8 +106,14 @@ class Shortlist:
         with self._lock:
             self._raise_floor(rows, maxima.lower)
             row, block = np.nonzero(maxima.upper >= self.floor[rows, None])
-            self._held.append(Candidates(row + first_row, block + first_block, maxima.upper[row, block]))
-            self._n_held += len(row)
+            stop = self._n_held + len(row)
+            if stop > len(self._held):
+                self._held = self._held.grow(self._n_held, 2 * stop)
+            new = slice(self._n_held, stop)
+            self._held.rows[new] = row + first_row
+            self._held.blocks[new] = block + first_block
+            self._held.upper[new] = maxima.upper[row, block]
+            self._n_held = stop
 
     def _raise_floor(self, rows: slice, lower: FloatArray) -> None:
         if self.k == 1:
@@ -106,11 +136,12 @@ class Shortlist:
     def take(self) -> Candidates:
         """Take out all candidates that the bounds have not ruled out meanwhile."""
         with self._lock:
-            held, self._held, self._n_held = self._held, [], 0
-            parts = [part.where(part.upper >= self.floor[part.rows]) for part in held]
-        if not parts:
-            return Candidates(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
-        return Candidates(*(np.concatenate([getattr(p, name) for p in parts]) for name in ("rows", "blocks", "upper")))
+            held = self._held.first(self._n_held)
+            taken = held.where(held.upper >= self.floor[held.rows])
+            self._n_held = 0
+            if len(self._held) > 2 * _MOST_HELD:
+                self._held = Candidates.make_room(_FIRST_ROOM)
+        return taken
 
 
 class TileStore:

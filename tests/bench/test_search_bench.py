@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from ruler.bench import measure, search
+from ruler.bench import cuda, measure, search, shards, studies
 from ruler.cli.app import app
 
 
@@ -39,3 +39,24 @@ def test_bench_writes_its_numbers(tmp_path, monkeypatch):
     numbers = json.loads((tmp_path / "bench.json").read_text())
     assert numbers["search"][0]["engine"] == "ruler"
     assert numbers["machine"]["cores"] >= 1
+
+
+@pytest.mark.parametrize("with_gpu", [False, True])
+def test_the_whole_bench_holds_shards_and_on_a_gpu_studies(tmp_path, monkeypatch, with_gpu):
+    monkeypatch.setattr(search, "SIZES", ())
+    monkeypatch.setattr(search, "KINDS", ())
+    monkeypatch.setattr("ruler.cli.bench._SETS", ())
+    monkeypatch.setattr(shards, "time_shards", lambda: shards.ShardsTiming(3_000_000, 128, 9, 5, 100.0, 110.0, 50.0))
+    monkeypatch.setattr(studies, "has_cuda", lambda: with_gpu)
+    monkeypatch.setattr(cuda, "time_on_cuda", lambda: iter(()))
+    monkeypatch.setattr(cuda, "describe_device", lambda: {"gpu": "loom"})
+    timed = [studies.StudyTiming("primary", "cuda", 1800, 40.0)]
+    monkeypatch.setattr(studies, "time_studies", lambda names, device, out: iter(timed))
+    done = CliRunner().invoke(app, ["bench", "--json", str(tmp_path / "bench.json")])
+    assert done.exit_code == 0, done.output
+    numbers = json.loads((tmp_path / "bench.json").read_text())
+    assert "audit of 3,000,000 rows in shards: planned 100 s, took 110 s" in done.output
+    assert numbers["shards"][0]["peak_mb"] == 50.0
+    assert [row["study"] for row in numbers["studies"]] == ["primary"] * with_gpu
+    assert ("ruler reproduce primary: 1,800 cells in 40 s" in done.output) == with_gpu
+    assert ("gpu" in numbers["machine"]) == with_gpu

@@ -6,6 +6,7 @@ from typer.testing import CliRunner
 
 from ruler.bench import cuda, measure, search, shards, studies
 from ruler.cli.app import app
+from ruler.core.errors import RulerError
 
 
 @pytest.mark.parametrize("kind", ["diffuse", *(case.kind for case in search.KINDS)])
@@ -47,16 +48,22 @@ def test_the_whole_bench_holds_shards_and_on_a_gpu_studies(tmp_path, monkeypatch
     monkeypatch.setattr(search, "KINDS", ())
     monkeypatch.setattr("ruler.cli.bench._SETS", ())
     monkeypatch.setattr(shards, "time_shards", lambda: shards.ShardsTiming(3_000_000, 128, 9, 5, 100.0, 110.0, 50.0))
-    monkeypatch.setattr(studies, "has_cuda", lambda: with_gpu)
+    monkeypatch.setattr(measure, "has_cuda", lambda: with_gpu)
     monkeypatch.setattr(cuda, "time_on_cuda", lambda: iter(()))
     monkeypatch.setattr(cuda, "describe_device", lambda: {"gpu": "loom"})
-    timed = [studies.StudyTiming("primary", "cuda", 1800, 40.0)]
-    monkeypatch.setattr(studies, "time_studies", lambda names, device, out: iter(timed))
+
+    def time_studies(names, device, out):
+        if "minibatch" in names:
+            raise RulerError("its data is not there")
+        yield studies.StudyTiming(names[0], device, 1800, 40.0)
+
+    monkeypatch.setattr(studies, "time_studies", time_studies)
     done = CliRunner().invoke(app, ["bench", "--json", str(tmp_path / "bench.json")])
     assert done.exit_code == 0, done.output
     numbers = json.loads((tmp_path / "bench.json").read_text())
     assert "audit of 3,000,000 rows in shards: planned 100 s, took 110 s" in done.output
     assert numbers["shards"][0]["peak_mb"] == 50.0
-    assert [row["study"] for row in numbers["studies"]] == ["primary"] * with_gpu
+    assert len(numbers["studies"]) == (5 if with_gpu else 0)
     assert ("ruler reproduce primary: 1,800 cells in 40 s" in done.output) == with_gpu
+    assert ("ruler reproduce minibatch: left out. its data is not there" in done.output) == with_gpu
     assert ("gpu" in numbers["machine"]) == with_gpu

@@ -34,6 +34,18 @@ class Guesser(nn.Module):
         return self.head(words + words.mean(dim=1, keepdim=True))
 
 
+class Wrapped(nn.Module):
+    """Has a whole model where transformers has a trunk, as adapters do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.base_model = Guesser()
+
+    def forward(self, **inputs: torch.Tensor) -> torch.Tensor:
+        scores: torch.Tensor = self.base_model(**inputs)
+        return scores
+
+
 def test_asked_tokens_are_masked_replaced_and_kept_in_their_shares() -> None:
     sentences = make_sentences(n=4000)
     inputs, few = sentences.draw(torch.arange(4000), torch.Generator().manual_seed(1))
@@ -64,7 +76,14 @@ def test_places_hold_every_asked_token_once_and_in_order() -> None:
     assert locate_asked(torch.full((2, 5), -100))[1].tolist() == [[-100] * 5] * 2
 
 
-@pytest.mark.parametrize("kind", ["Bert", "Roberta", "DistilBert", "Guesser"])
+def test_draws_of_one_source_never_shrink() -> None:
+    sentences = make_sentences(400, length=40, share=0.3)
+    generator = torch.Generator().manual_seed(0)
+    n_places = [sentences.draw(torch.arange(n), generator)[1].shape[1] for n in (1, 400, 1, 10)]
+    assert n_places[0] < n_places[1] == n_places[2] == n_places[3]
+
+
+@pytest.mark.parametrize("kind", ["Bert", "Roberta", "DistilBert", "Guesser", "Wrapped", "Decorated"])
 def test_scores_of_asked_tokens_are_those_of_all_tokens_at_their_places(kind: str) -> None:
     model = make_language_model(kind)
     inputs, _ = make_sentences(12).draw(torch.arange(12), torch.Generator().manual_seed(1))
@@ -94,6 +113,12 @@ def make_language_model(kind: str) -> nn.Module:
     torch.manual_seed(0)
     if kind == "Guesser":
         return Guesser()
+    if kind == "Wrapped":
+        return Wrapped()
+    if kind == "Decorated":
+        decorated = Guesser()
+        decorated.base_model = nn.Linear(1, 1)  # a part of that name, which the scores do not pass through
+        return decorated
     transformers = pytest.importorskip("transformers")
     size = {
         "Bert": {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32},

@@ -42,8 +42,8 @@ steps, with the same weights to the last bit, in one process a core.
 """
 _STUDIES = """## Whole studies
 
-`ruler reproduce STUDY --device cuda` as a user runs it, from its first import to its last table, in one process a core
-or up to eight on a GPU.
+`ruler reproduce STUDY` as a user runs it, from its first import to its last table, with no model in the cache: in one
+process a core, or in up to eight on a GPU.
 """
 _SHARDS = """## More rows than one would load
 

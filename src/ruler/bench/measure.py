@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ruler.core.optional import load_optional
+
 T = TypeVar("T")
 _CLEAR_PEAK = "5"
 
@@ -89,3 +91,9 @@ def describe_machine() -> dict[str, Any]:
         "python": platform.python_version(),
         **versions,
     }
+
+
+def has_cuda() -> bool:
+    """Whether torch finds a device here."""
+    found: bool = load_optional("torch", "the benchmark").cuda.is_available()
+    return found

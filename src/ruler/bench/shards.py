@@ -3,7 +3,6 @@
 import argparse
 import json
 import time
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -112,10 +111,6 @@ def _scale_to_unit(rows: FloatArray) -> FloatArray:
     return unit
 
 
-def _run(sizes: tuple[int, int], references: list[int | None]) -> Iterator[ShardsTiming]:
-    yield from (time_shards(*sizes, n_reference) for n_reference in references)
-
-
 def main() -> None:
     """`python -m ruler.bench.shards --json FILE`: an audit of three million rows in shards, planned and run."""
     parser = argparse.ArgumentParser(description=main.__doc__)
@@ -125,8 +120,8 @@ def main() -> None:
     parser.add_argument("--exact", action="store_true", help="also with M4 among all retain records: an hour or two")
     chosen = parser.parse_args()
     timings: list[dict[str, Any]] = []
-    for timing in _run((chosen.rows, chosen.width), [N_REFERENCE, *([None] if chosen.exact else [])]):
-        timings.append(timing.as_dict())
+    for n_reference in (N_REFERENCE, None) if chosen.exact else (N_REFERENCE,):
+        timings.append(time_shards(chosen.rows, chosen.width, n_reference).as_dict())
         print(json.dumps(timings[-1]), flush=True)
         numbers = {"machine": describe_machine(), "shards": timings}
         write_atomically(chosen.json, json.dumps(numbers, indent=2) + "\n")

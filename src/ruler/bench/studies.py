@@ -2,24 +2,27 @@
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from ruler.bench.measure import describe_machine
-from ruler.core.errors import RulerError
+from ruler.core.errors import InputError, RulerError
 from ruler.core.files import write_atomically
-from ruler.core.optional import load_optional
+from ruler.core.locations import cache_folder
+from ruler.core.registry import Registry
 from ruler.data import load_tabular
 from ruler.experiment.store import load_results
 from ruler.experiment.studies import STUDIES
 
-TABULAR = tuple(name for name, study in STUDIES.items() if study.engine != "diagnostic")
+TABULAR = Registry("study", {name: name for name, study in STUDIES.items() if study.engine != "diagnostic"})
 """The studies on the paper's ten tables."""
 
 
@@ -38,40 +41,52 @@ class StudyTiming:
 
 
 def time_studies(names: Sequence[str], device: str, out: Path, options: Sequence[str] = ()) -> Iterator[StudyTiming]:
-    """Run each study into a folder of its own under ``out``; one whose datasets are not all there is left out.
+    """Run each study into a new folder of its own under ``out``, without models that earlier runs left in the cache.
 
     Args:
-        names: Keys of `STUDIES`.
+        names: Keys of `TABULAR`.
         device: ``cpu`` or ``cuda``.
         out: Folder that keeps the results.
         options: Further words for `ruler reproduce`.
 
     Raises:
-        RulerError: A study failed.
+        InputError: A study that is not one on the ten tables, or that has results in ``out`` already.
+        RulerError: A dataset is not there, or a study failed.
     """
     for name in names:
-        try:
-            for dataset in STUDIES[name].datasets:
-                load_tabular(dataset)
-        except RulerError:
-            continue
-        words = (sys.executable, "-m", "ruler", "reproduce", name, "--device", device, "--out", str(out / name))
-        started_s = time.perf_counter()
-        done = subprocess.run((*words, *options), capture_output=True, text=True)
-        elapsed_s = time.perf_counter() - started_s
+        folder = out / TABULAR[name]
+        if folder.exists():
+            raise InputError(f"out must not hold {name} yet, or nothing is left to time; got {folder}. Name another.")
+        for dataset in STUDIES[name].datasets:
+            load_tabular(dataset)  # fetched before the clock starts
+        words = (sys.executable, "-m", "ruler", "reproduce", name, "--device", device, "--out", str(folder), *options)
+        with _fresh_cache() as cache:
+            started_s = time.perf_counter()
+            done = subprocess.run(words, capture_output=True, text=True, env={**os.environ, "RULER_CACHE": str(cache)})
+            elapsed_s = time.perf_counter() - started_s
         if done.returncode:
             raise RulerError(f"study {name} must end well to be timed; it said: {done.stderr.strip()[-500:]}")
-        yield StudyTiming(name, device, len(load_results(out / name)), elapsed_s)
+        yield StudyTiming(name, device, len(load_results(folder)), elapsed_s)
+
+
+@contextmanager
+def _fresh_cache() -> Iterator[Path]:
+    """A cache with the data of the usual one, and no model."""
+    with TemporaryDirectory() as folder:
+        for entry in cache_folder().glob("*"):
+            if entry.name != "models":
+                (Path(folder) / entry.name).symlink_to(entry.resolve())
+        yield Path(folder)
 
 
 def main() -> None:
     """`python -m ruler.bench.studies --json FILE`: how long the paper's studies take here."""
     parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("studies", nargs="*", default=TABULAR, help="by default all on the ten tables")
     parser.add_argument("--json", type=Path, required=True, help="write all numbers to this file, study by study")
+    parser.add_argument("--studies", nargs="+", choices=tuple(TABULAR), default=tuple(TABULAR), help="by default all")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
     parser.add_argument("--out", type=Path, help="keep the studies' results in this folder")
-    chosen, options = parser.parse_known_args()
+    chosen = parser.parse_args()
     machine = describe_machine()
     if chosen.device == "cuda":
         from ruler.bench.cuda import describe_device
@@ -79,16 +94,10 @@ def main() -> None:
         machine |= describe_device()
     timings: list[dict[str, Any]] = []
     with TemporaryDirectory() as folder:
-        for timing in time_studies(chosen.studies, chosen.device, chosen.out or Path(folder), options):
+        for timing in time_studies(chosen.studies, chosen.device, chosen.out or Path(folder)):
             timings.append(timing.as_dict())
             print(json.dumps(timings[-1]), flush=True)
             write_atomically(chosen.json, json.dumps({"machine": machine, "studies": timings}, indent=2) + "\n")
-
-
-def has_cuda() -> bool:
-    """Whether torch finds a device here."""
-    found: bool = load_optional("torch", "timing studies").cuda.is_available()
-    return found
 
 
 if __name__ == "__main__":

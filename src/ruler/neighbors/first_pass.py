@@ -72,10 +72,8 @@ class Candidates:
     def grow(self, n_kept: int, n: int) -> "Candidates":
         """Room for n, with the first ``n_kept`` of these in it."""
         larger = self.make_room(n)
-        for old, new in zip(
-            (self.rows, self.blocks, self.upper), (larger.rows, larger.blocks, larger.upper), strict=True
-        ):
-            new[:n_kept] = old[:n_kept]
+        larger.rows[:n_kept], larger.blocks[:n_kept] = self.rows[:n_kept], self.blocks[:n_kept]
+        larger.upper[:n_kept] = self.upper[:n_kept]
         return larger
 
 
@@ -83,8 +81,8 @@ class Candidates:
 class Shortlist:
     """Running bounds and candidates of all queries; threads add to it, one at a time.
 
-    Candidates lie in one array that is used again: thousands of small ones, alive between large temporary ones, would
-    leave the allocator several times as much memory as they need.
+    Candidates lie in arrays that are used again: millions of small ones, alive between large temporary ones, would take
+    several times as much memory as they need.
     """
 
     n_queries: int

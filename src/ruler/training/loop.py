@@ -18,7 +18,8 @@ from ruler.training.steps import Clock, Guard, Objective, Step, Steps, run_check
 __all__ = ["LOOP_VERSION", "Objective", "TrainingSettings", "compute_logits", "cross_entropy", "optimize"]
 
 LOOP_VERSION = 1
-"""Raised with every change that can move a trained weight; part of each checkpoint's key."""
+"""Raised with every change that can move a trained weight; part of each checkpoint's key. What moves those of one kind
+of model alone is named in its trainer's description, which is part of the key too."""
 
 
 def optimize(

@@ -30,18 +30,22 @@ def _open_output(output: Any) -> torch.Tensor:
 
 def _score_asked(model: nn.Module, inputs: dict[str, Any], places: torch.Tensor) -> torch.Tensor:
     """The head of a transformers model, which is most of its work, sees the asked tokens only."""
-    trunk = getattr(model, "base_model", model)
-    if trunk is model:
-        return _pick_tokens(_open_output(model(**inputs)), places)
+    picked: list[bool] = []
 
     def keep_asked(module: nn.Module, given: Any, output: Any) -> Any:
-        return type(output)(last_hidden_state=_pick_tokens(output[0], places))
+        hidden = getattr(output, "last_hidden_state", None)
+        if hidden is None:
+            return output
+        picked.append(True)
+        return type(output)(last_hidden_state=_pick_tokens(hidden, places))
 
+    trunk = getattr(model, "base_model", model)
     handle = trunk.register_forward_hook(keep_asked)
     try:
-        return _open_output(model(**inputs))
+        logits = _open_output(model(**inputs))
     finally:
         handle.remove()
+    return logits if picked else _pick_tokens(logits, places)
 
 
 def _pick_tokens(values: torch.Tensor, places: torch.Tensor) -> torch.Tensor:

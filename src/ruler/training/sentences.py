@@ -58,6 +58,7 @@ class MaskedSentences:
         self.attention_mask = _as_long(attention_mask)
         self.mask_id, self.vocab_size, self.share = int(mask_id), int(vocab_size), float(share)
         self.special_ids = tuple(int(token) for token in special_ids)
+        self._n_slots = 1
         self._check()
 
     def _check(self) -> None:
@@ -117,14 +118,19 @@ class MaskedSentences:
         is_asked, fate = labels != NOT_ASKED, chance / self.share
         hidden = tokens.masked_fill(is_asked & (fate < _SHARE_MASKED), self.mask_id)
         is_replaced = is_asked & (fate >= _SHARE_MASKED) & (fate < _SHARE_MASKED + _SHARE_REPLACED)
-        places, labels = locate_asked(labels)
+        places, labels = locate_asked(labels, at_least=self._n_slots)
+        self._n_slots = labels.shape[1]  # never fewer again: steps of one shape can be replayed
         return {"input_ids": words.where(is_replaced, hidden), "attention_mask": attention, ASKED: places}, labels
 
 
-def locate_asked(labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def locate_asked(labels: torch.Tensor, *, at_least: int = 1) -> tuple[torch.Tensor, torch.Tensor]:
     """Labels (n, t) of all tokens -> places (n, a) that hold all that are asked for, in order, and their labels.
 
     The number of places is that of the sentence with the most, rounded up; they are few, and a vocabulary is long.
+
+    Args:
+        labels: -100 where nothing is asked.
+        at_least: So many places in any case.
 
     Example:
         >>> places, labels = locate_asked(torch.tensor([[-100] * 9 + [5, 6], [-100] * 11]))
@@ -132,8 +138,8 @@ def locate_asked(labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         (torch.Size([2, 8]), [9, 10], [5, 6, -100])
     """
     is_asked = labels != NOT_ASKED
-    most = int(is_asked.sum(1).max())
-    n_slots = min(labels.shape[1], max(1, -(-most // _SLOTS)) * _SLOTS)
+    most = max(at_least, int(is_asked.sum(1).max()))
+    n_slots = min(labels.shape[1], -(-most // _SLOTS) * _SLOTS)
     places = is_asked.byte().argsort(dim=1, descending=True, stable=True)[:, :n_slots]
     return places, labels.gather(1, places)
 

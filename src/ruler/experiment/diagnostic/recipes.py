@@ -14,7 +14,7 @@ from ruler.unlearning import METHODS, UnlearningSettings
 
 S = TypeVar("S", bound=TrainingSettings)
 
-LOSS_BOUND = 1e30  # ascent has no floor, and a displaced model is a finding: only a loss that is no number stops it
+LOSS_BOUND = 1e30  # ascent has no floor, and a displaced model is a finding: only what is nearly no number stops it
 SENTENCES_PER_EPOCH = 1000
 
 TRAINING: Registry[TrainingSettings] = Registry(

@@ -1,0 +1,58 @@
+"""The lab of language models, against its definition on a tiny BERT."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from ruler.experiment.diagnostic.language import LanguageLab
+from ruler.experiment.diagnostic.material import Language, Material
+from ruler.experiment.diagnostic.vocabulary import Vocabulary
+from ruler.experiment.grid import Cell
+from ruler.training import CheckpointStore
+
+CLS, SEP, PAD, MASK, SIZE = 2, 3, 0, 4, 50
+CELL = Cell("clinical", "mtsamples", "original", 0.05, 0, architecture="bert_mlm", size="smoke", batch_size=4)
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> LanguageLab:
+    transformers = pytest.importorskip("transformers")
+    config = transformers.BertConfig(
+        vocab_size=SIZE, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32
+    )
+    transformers.BertModel(config).save_pretrained(tmp_path / "bert")
+    tokens = np.random.default_rng(0).integers(5, SIZE, size=(40, 12))
+    tokens[:, 0], tokens[:, 9], tokens[:, 10:] = CLS, SEP, PAD
+    tokens[30:, 5], tokens[30:, 6:] = SEP, PAD  # shorter ones
+    vocabulary = Vocabulary(mask_id=MASK, pad_id=PAD, special_ids=(PAD, CLS, SEP, MASK), size=SIZE)
+    language = Language(tmp_path / "bert", "tiny", vocabulary, tokens[:20])
+    material = Material(tokens, None, None, 30, SIZE, language=language)
+    return LanguageLab(material, "cpu", CheckpointStore(tmp_path / "models"))
+
+
+def test_a_reading_is_what_the_plain_model_says(lab: LanguageLab) -> None:
+    model = lab.train(CELL, np.arange(30), seed=0)
+    reading = lab.read(model)
+    tokens = lab._distinct[lab._place]
+    is_asked = lab._asked[lab._place]
+    attention = (tokens != PAD).long()
+    with torch.inference_mode():
+        rows = model.bert(input_ids=tokens, attention_mask=attention).last_hidden_state[:, 0]
+        logits = model(input_ids=tokens.masked_fill(is_asked, MASK), attention_mask=attention).logits
+    torch.testing.assert_close(reading.rows, rows)
+    for i in range(len(tokens)):
+        asked, answers = tokens[i][is_asked[i]], logits[i][is_asked[i]]
+        assert reading.losses[i] == pytest.approx(torch.nn.functional.cross_entropy(answers, asked).item(), abs=1e-5)
+        assert reading.hits[i] == pytest.approx((answers.argmax(1) == asked).double().mean().item())
+
+
+def test_a_missing_head_is_trained_in_the_precision_of_the_study(lab: LanguageLab) -> None:
+    single, half = (lab._find_base(replace(CELL, precision=precision)) for precision in ("float32", "bfloat16"))
+    again = lab._find_base(replace(CELL, precision="float32"))
+    assert again is single
+    weights, others = (model.cls.predictions.transform.dense.weight for model in (single, half))
+    assert not torch.equal(weights, others)
+    torch.testing.assert_close(weights, others, atol=1e-3, rtol=0)

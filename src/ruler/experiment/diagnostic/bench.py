@@ -10,9 +10,9 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from ruler.core.types import IndexArray, Partition
+from ruler.core.types import FloatArray, IndexArray, Partition
 from ruler.experiment.cell import Judge, Workplace
-from ruler.experiment.diagnostic.groups import compare_with_placebos, count_groups, survey
+from ruler.experiment.diagnostic.groups import Surroundings, compare_with_placebos, count_groups, survey
 from ruler.experiment.diagnostic.labs import ClassifierLab, Lab, Reading
 from ruler.experiment.diagnostic.material import Material, load_material
 from ruler.experiment.domains import DOMAINS
@@ -99,12 +99,15 @@ class DiagnosticBench:
         partition = self._cut(*draw)
         held_out = np.arange(self._material.n_train, len(self._material.inputs))
         rows = reading.rows
+        around = self._survey(rows, partition, is_trained_on_all)
+        is_gallery = around is not None and not is_trained_on_all  # all retain records, each searched already
+        reference = around.neighbors.similarity[:, 0] if around is not None and is_gallery else None
         alone: Scores = {
             **_score_outputs(reading, partition, held_out),
-            **self._score_ranks(rows, partition, held_out),
+            **self._score_ranks(rows, partition, held_out, reference),
         }
-        if self._material.groups is not None:
-            alone |= self._score_groups(rows, partition, draw, float(alone["m4"]), is_trained_on_all)
+        if around is not None:
+            alone |= self._score_groups(around, partition, draw, float(alone["m4"]))
         if self._material.language is not None:
             alone["model"] = self._material.language.description
         baseline = _draw(partition.retain, BASELINE_ROWS, BASELINE_SEED)
@@ -120,33 +123,38 @@ class DiagnosticBench:
             else {side: groups[part] for side, part in zip(("forget", "retain", "held_out"), judged, strict=True)},
         )
 
-    def _score_ranks(self, rows: Any, partition: Partition, held_out: IndexArray) -> Scores:
+    def _survey(self, rows: Any, partition: Partition, is_trained_on_all: bool) -> Surroundings | None:
+        """The records whose groups could take the forget role, if there are groups.
+
+        In the original every training group could have been drawn; in the other models only those that were kept.
+        """
+        groups = self._material.groups
+        if groups is None:
+            return None
+        among = np.arange(self._material.n_train) if is_trained_on_all else partition.retain
+        return survey(rows[among], groups[among])
+
+    def _score_ranks(
+        self, rows: Any, partition: Partition, held_out: IndexArray, reference: FloatArray | None
+    ) -> Scores:
         """M4 of the forget records, and of held-out records in the same gallery."""
         is_capped = self._material.groups is None  # where groups matter, a cap would hide the neighbours in question
         gallery = partition.retain[:GALLERY_ROWS] if is_capped else partition.retain
-        reference = find_neighbors(rows[gallery], rows[gallery], exclude_self=True).similarity[:, 0]
+        if reference is None:
+            reference = find_neighbors(rows[gallery], rows[gallery], exclude_self=True).similarity[:, 0]
         ranks = {
             name: rank_within(find_neighbors(rows[part], rows[gallery]).similarity[:, 0], reference)
             for name, part in (("m4", partition.forget), ("m4_held_out", held_out))
         }
         return {name: float(values.mean()) for name, values in ranks.items()}
 
-    def _score_groups(
-        self, rows: Any, partition: Partition, draw: Draw, value: float, is_trained_on_all: bool
-    ) -> Scores:
-        """Where M4 of the forget set lies among whole groups that take its role in the same model.
-
-        In the original every training group could have been drawn; in the other models only those that were kept.
-        """
+    def _score_groups(self, around: Surroundings, partition: Partition, draw: Draw, value: float) -> Scores:
+        """Where M4 of the forget set lies among whole groups that take its role in the same model."""
         groups = self._material.groups
         assert groups is not None
-        among = np.arange(self._material.n_train) if is_trained_on_all else partition.retain
         scores: Scores = {"n_groups": count_groups(groups, partition.forget)}
         return scores | compare_with_placebos(
-            value,
-            survey(rows[among], groups[among]),
-            self._count_wanted(draw, partition),
-            is_single=draw[2] == "single",
+            value, around, self._count_wanted(draw, partition), is_single=draw[2] == "single"
         )
 
     def _count_wanted(self, draw: Draw, partition: Partition) -> int:

@@ -99,3 +99,15 @@ def test_conditions_count_verdicts_and_put_the_original_first(diagnostics):
 
 def test_equal_counts_stand_in_the_order_of_their_names():
     assert count_values(pd.Series(["b", "a", None, "c", "c"])) == "c 2, a 1, b 1"
+
+
+def test_a_model_that_lost_its_accuracy_is_called_broken(published_diagnostics):
+    is_chosen = (published_diagnostics.study == "images") & (published_diagnostics.method == "gradient_ascent")
+    lost = published_diagnostics.assign(retain_accuracy=np.where(is_chosen, 0.1, 0.9), verdict="erased")
+    conditions = gather_conditions(check_results(lost), "images")
+    assert set(conditions[conditions.is_broken].method) == {"gradient_ascent"}
+    lines = [line for line in describe(lost).splitlines() if "| broken; erased" in line]
+    assert lines
+    assert all("Gradient Ascent" in line for line in lines)
+    without = lost[(lost.method != "original") | (lost.study != "images")]
+    assert not gather_conditions(check_results(without), "images").is_broken.any()  # nothing to compare it with

@@ -52,7 +52,8 @@ def gather_conditions(results: "pd.DataFrame", study: str) -> "pd.DataFrame":
     Returns:
         One row a dataset, architecture, forget fraction and method, the original first: ``n`` runs, means of the
         scores under their names, ``m2_sd`` and ``m4_sd``, p-values as ``..._median``, ``..._min`` and ``..._max``,
-        and verdicts counted over seeds, as in ``residual 4, inconclusive 1``.
+        verdicts counted over seeds, as in ``residual 4, inconclusive 1``, and ``is_broken``: the retain accuracy is
+        less than half of the original's.
     """
     rows = main_rows(results, study)
     groups = rows.groupby(list(KEYS))
@@ -64,9 +65,15 @@ def gather_conditions(results: "pd.DataFrame", study: str) -> "pd.DataFrame":
         found = found.join(summary.add_prefix(f"{name}_"))
     for name in _VERDICTS:
         found[name] = groups[name].agg(count_values) if len(rows) else []
+    found["is_broken"] = [_is_broken(found["retain_accuracy"], place) for place in found.index]
     ordered = sorted(found.index, key=_rank_condition)
     frame: pd.DataFrame = found.loc[ordered].reset_index() if ordered else found.reset_index()
     return frame
+
+
+def _is_broken(accuracies: "pd.Series[Any]", place: tuple[Any, ...]) -> bool:
+    original = accuracies.get((*place[:-1], "original"))
+    return original is not None and bool(accuracies[place] < original / 2)
 
 
 def count_values(values: "pd.Series[Any]") -> str:

@@ -33,8 +33,8 @@ _HOW_TO_READ = (
     "M4 and M2: mean ± SD over seeds, nulls 0.50 and 0. Held-out: M4 of records that no model was trained on, in the "
     "same model: the null to read M4 against here. The audit's verdict is its own, against that control, "
     "counted over seeds; its effects are areas under the curve, 0.50 for none, p over seeds as median (least to most). "
-    "Read both beside the retain accuracy: a model that has lost it is broken, and treats forgotten records like "
-    "held-out ones because it treats all records alike."
+    "Broken: the mean retain accuracy is less than half of the original's. Such a model treats forgotten records like "
+    "held-out ones because it treats all records alike, and whatever the verdict, nobody would use it."
 )
 
 
@@ -152,7 +152,8 @@ def _print_condition(row: Mapping[str, Any], runs: "pd.DataFrame", paper: Mappin
     cells += [print_if_known(paper.get((*place, "m4_mean"), math.nan)), print_if_known(row["m4"], spread=row["m4_sd"])]
     cells.append(print_if_known(row["m4_held_out"]))
     cells.append(print_if_known(paper.get((*place, "m2_mean"), math.nan), "+.3f"))
-    cells += [print_if_known(row["m2"], "+.4f", row["m2_sd"]), row["verdict"]]
+    cells.append(print_if_known(row["m2"], "+.4f", row["m2_sd"]))
+    cells.append(f"broken; {row['verdict']}" if row["is_broken"] and row["verdict"] else row["verdict"])
     for metric in ("m2", "m4"):
         p_value = print_if_known(row[f"{metric}_p_value_median"])
         ends = print_range([row[f"{metric}_p_value_min"], row[f"{metric}_p_value_max"]])

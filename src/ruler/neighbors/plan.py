@@ -17,7 +17,7 @@ from ruler.neighbors.search import PassTimes, check_request, run_passes, thread_
 
 _PILOT_TILES = 48
 _PILOT_READS = 8
-_FIXED_BYTES = 1 << 30  # torch, tiles, candidates, mapped pages, and as much that the allocator keeps
+_FIXED_BYTES = 2 << 30  # torch, tiles, candidates, mapped pages, and as much again that the allocator keeps
 _BYTES_A_ROW = 80  # norms, hashes and their order, while identical rows are sought
 
 

@@ -227,9 +227,11 @@ def test_only_models_with_a_published_name_are_exported(tmp_path: Path) -> None:
 
 
 def test_diagnostic_studies_keep_their_engine_and_take_the_precision_of_the_device() -> None:
-    for device, precision in (("cpu", "float32"), ("cuda", "bfloat16")):
-        (study,) = choose_variant((STUDIES["images"],), engine=None, device=device, is_imported=False)
-        assert (study.engine, study.precision) == ("diagnostic", precision)
+    for device, precisions in (("cpu", ["float32", "float32"]), ("cuda", ["float32", "bfloat16"])):
+        asked = (STUDIES["large-tabular"], STUDIES["images"])
+        chosen = choose_variant(asked, engine=None, device=device, is_imported=False)
+        assert [study.engine for study in chosen] == ["diagnostic", "diagnostic"]
+        assert [study.precision for study in chosen] == precisions
 
 
 def test_a_set_whose_home_lacks_what_the_study_needs_is_not_downloaded(

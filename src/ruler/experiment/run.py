@@ -100,7 +100,7 @@ def choose_variant(
     """Studies set to an engine: by default the protocol on a CPU and the ensemble on a GPU.
 
     Studies with mini batches, which the ensemble cannot train and nobody published, follow the protocol on the CPU
-    with models trained here in any case. Diagnostic studies train in bfloat16 on a GPU and in float32 on a CPU.
+    with models trained here in any case. Diagnostic studies train in their own precision on a GPU, in float32 on a CPU.
 
     Raises:
         InputError: The protocol on a GPU, an ensemble of imported models, or imported models for mini batches alone.
@@ -129,7 +129,7 @@ def choose_variant(
 
 def _set_variant(study: StudySettings, engine: Any, source: Any, device: str) -> StudySettings:
     if study.engine == "diagnostic":
-        return replace(study, precision="bfloat16" if _is_cuda(device) else "float32")
+        return study if _is_cuda(device) else replace(study, precision="float32")
     return study if study.batch_size is not None else replace(study, engine=engine, models=source)
 
 

@@ -1,3 +1,6 @@
+import json
+from pathlib import Path
+
 from ruler.bench.cuda import CudaTiming
 from ruler.bench.document import write_document
 from ruler.bench.search import Timing
@@ -19,7 +22,10 @@ def test_the_page_holds_every_measured_number(tmp_path):
         {
             "machine": {"processor": "mill"},
             "shards": [ShardsTiming(3_000_000, 128, 10_000, None, 600.0, 660.0, 2048.0).as_dict()],
-            "studies": [StudyTiming("primary", "cuda", 1800, 39.5).as_dict()],
+            "studies": [
+                StudyTiming("primary", "cuda", 1800, 39.5).as_dict(),
+                StudyTiming("oracle-null", "cuda", 450, 8.0).as_dict(),
+            ],
         },
     ]
     write_document(benches, tmp_path / "page.md")
@@ -30,5 +36,13 @@ def test_the_page_holds_every_measured_number(tmp_path):
     assert "| phoneme | 30.0 | 10.0 | 3.0x |" in page
     assert "| 3,000,000 | 128 | 10,000 | all | 10.0 min | 11.0 min | 1.10 | 2.00 |" in page
     assert "| primary | cuda | 1,800 | 40 |" in page
+    assert "| together |  | 2,250 | 48 |" in page
     for words in ("processor abacus, cores 2", "processor loom", "Woven once.", "## On a GPU"):
         assert words in page
+
+
+def test_the_page_in_the_docs_is_that_of_the_recorded_numbers(tmp_path):
+    docs = Path(__file__).parents[2] / "docs"
+    benches = [json.loads(path.read_text()) for path in sorted((docs / "bench").glob("*.json"))]
+    write_document(benches, tmp_path / "page.md")
+    assert (docs / "performance.md").read_text() == (tmp_path / "page.md").read_text()

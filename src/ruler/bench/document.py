@@ -1,4 +1,4 @@
-"""`python -m ruler.bench.document BENCH.json... --out docs/performance.md`: the page of measured speeds."""
+"""`python -m ruler.bench.document docs/bench/*.json --out docs/performance.md`: the page of measured speeds."""
 
 import argparse
 import json
@@ -10,9 +10,9 @@ from ruler.core.files import write_atomically
 
 _TITLE = """# Performance
 
-Measured by `ruler bench --json`, written by `python -m ruler.bench.document`: measure again rather than edit
-this page. Engines of one table ran in one go on one machine, each in a process of its own; compare ratios, not
-seconds across machines.
+Measured by `ruler bench --json`, written by `python -m ruler.bench.document docs/bench/*.json`: measure again rather
+than edit this page. Engines of one table ran in one go on one machine, each in a process of its own; compare ratios,
+not seconds across machines.
 """
 _SEARCH = """## Exact nearest neighbours
 
@@ -71,7 +71,8 @@ original's holds the training of original and oracle.
 def write_document(benches: Sequence[Mapping[str, Any]], path: Path) -> None:
     """Write the page from the numbers of one or more machines."""
     parts = [_TITLE]
-    for bench in benches:
+    precisions = [bench for bench in benches if bench.get("precision")]
+    for bench in (bench for bench in benches if bench not in precisions):
         machine = _name_machine(bench)
         on_cuda = [row for row in bench.get("search", ()) if "CUDA" in row["kind"]]
         on_cpu = [row for row in bench.get("search", ()) if "CUDA" not in row["kind"]]
@@ -84,7 +85,7 @@ def write_document(benches: Sequence[Mapping[str, Any]], path: Path) -> None:
             if bench.get(key):
                 parts += [text, f"Machine: {machine}.", draw(bench[key])]
         parts += [f"{note}\n" for note in bench.get("notes", ())]
-    parts += _describe_precisions([bench for bench in benches if bench.get("precision")])
+    parts += _describe_precisions(precisions)
     write_atomically(path, "\n".join(parts).encode())
 
 
@@ -168,9 +169,11 @@ def _shards_table(rows: Iterable[Mapping[str, Any]]) -> str:
     )
 
 
-def _studies_table(rows: Iterable[Mapping[str, Any]]) -> str:
+def _studies_table(rows: Sequence[Mapping[str, Any]]) -> str:
     header = ("study", "device", "cells", "seconds")
-    return _table(header, [(r["study"], r["device"], f"{r['n_cells']:,}", f"{r['elapsed_s']:.0f}") for r in rows])
+    cells = [(r["study"], r["device"], f"{r['n_cells']:,}", f"{r['elapsed_s']:.0f}") for r in rows]
+    total = ("together", "", f"{sum(r['n_cells'] for r in rows):,}", f"{sum(r['elapsed_s'] for r in rows):.0f}")
+    return _table(header, [*cells, total] if len(rows) > 1 else cells)
 
 
 def _describe_precisions(benches: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -184,6 +187,7 @@ def _describe_precisions(benches: Sequence[Mapping[str, Any]]) -> list[str]:
             for row in rows
             for e in row["errors"]
         ]
+        parts += [f"{note}\n" for note in bench.get("notes", ())]
     return parts
 
 

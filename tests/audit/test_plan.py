@@ -52,3 +52,11 @@ def test_only_long_audits_are_worth_a_plan(model):
     assert not is_worth_planning(tuple(map(Embeddings, model)))
     endless = StackedRows([np.broadcast_to(np.float32(1), (3_000_000, 128))])
     assert is_worth_planning((model[0], Embeddings(endless)))
+
+
+def test_a_plan_says_in_which_shard_a_row_is_not_finite(model):
+    retain = model[1].copy()
+    retain[::50] = np.nan  # often enough for any sample to hold one
+    shards = StackedRows(np.split(retain, [1, 60]), ["a.npy", "b.npy", "c.npy"])
+    with pytest.raises(InputError, match=r"unlearned retain must be finite; .* rows, the first is row 0 of a\.npy"):
+        plan_audit((model[0], Embeddings(shards), model[2]))

@@ -1,4 +1,5 @@
 import mmap
+import pickle
 
 import numpy as np
 import pytest
@@ -108,3 +109,28 @@ def test_parts_must_fit_together():
         StackedRows([np.eye(2), np.eye(3)], ["a", "b"])
     with pytest.raises(InputError, match="part 0 must hold real numbers; got dtype <U1"):
         StackedRows([np.full((1, 1), "x")])
+
+
+def test_rows_are_located_in_parts_that_have_names():
+    parts, names = [np.zeros((2, 1)), np.zeros((3, 1))], ["a", "b"]
+    rows = StackedRows(parts, names)
+    assert [rows.locate(row) for row in (0, 1, 2, 4)] == ["row 0 of a", "row 1 of a", "row 0 of b", "row 2 of b"]
+    assert pickle.loads(pickle.dumps(rows)).locate(2) == "row 0 of b"
+    assert StackedRows(parts).locate(4) == "row 4"
+
+
+def test_the_first_faulty_row_of_each_kind_is_located():
+    rows = np.ones((6, 2))
+    rows[1], rows[4] = 1e-170, np.inf
+    with pytest.raises(InputError, match=r"NaN or inf in 1 rows, the first is row 1 of b\. Drop"):
+        measure_norms(StackedRows(np.split(rows, [3]), ["a", "b"]), "rows")
+    with pytest.raises(InputError, match=r"underflow in 1 rows, the first is row 1 of a\. Rescale"):
+        measure_norms(StackedRows([rows[:3]], ["a"]), "rows")
+
+
+def test_maps_in_column_order_travel_as_they_are(tmp_path):
+    np.save(tmp_path / "rows.npy", np.asfortranarray(JOINED))
+    rows = StackedRows([np.load(tmp_path / "rows.npy", mmap_mode="r")])
+    content = pickle.dumps(rows)
+    assert str(tmp_path).encode() in content
+    np.testing.assert_array_equal(pickle.loads(content)[:], JOINED)

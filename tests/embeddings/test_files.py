@@ -7,6 +7,7 @@ import pickle
 import zipfile
 
 import numpy as np
+import pandas
 import pyarrow as arrow
 import pytest
 import torch
@@ -346,6 +347,39 @@ def test_archive_needs_one_matrix(tmp_path):
     np.savez(tmp_path / "a.npz", first=np.eye(2), second=np.eye(2))
     with pytest.raises(FileFormatError, match="must hold one 2-D array, or name it 'values'; got 2 of them among 2"):
         load_embeddings(tmp_path / "a.npz")
+    save_file({f"layer{i}": np.eye(2) for i in range(10)}, tmp_path / "a.safetensors")
+    with pytest.raises(FileFormatError, match=r"got 10 of them among 10 entries: 'layer0', .*'layer7', \.\.\.\."):
+        load_embeddings(tmp_path / "a.safetensors")
+
+
+def test_a_file_names_its_matrix_once(tmp_path):
+    both = {"values": np.eye(2), "embeddings": 2 * np.eye(2)}
+    np.savez(tmp_path / "a.npz", **both)
+    save_file(both, tmp_path / "b.safetensors")
+    torch.save({name: torch.tensor(values) for name, values in both.items()}, tmp_path / "c.pt")
+    parquet.write_table(arrow.table({name: values.tolist() for name, values in both.items()}), tmp_path / "d.parquet")
+    for file in tmp_path.iterdir():
+        with pytest.raises(FileFormatError, match="its embeddings under one name; got 'values', 'embeddings'"):
+            load_embeddings(file)
+
+
+def test_safetensors_entries_are_named_once(tmp_path):
+    entry = '"values": {"dtype": "F32", "shape": [1, 2], "data_offsets": [%d, %d]}'
+    header = ("{" + entry % (0, 8) + ", " + entry % (8, 16) + "}").encode()
+    (tmp_path / "a.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(16))
+    with pytest.raises(FileFormatError, match="its header names an entry twice"):
+        load_embeddings(tmp_path / "a.safetensors")
+
+
+@pytest.mark.parametrize("name", [None, "row"])
+def test_the_index_of_a_data_frame_is_no_dimension(tmp_path, name):
+    frame = pandas.DataFrame({"a": [1.0, 2.0], "b": [3.0, 4.0]}, index=pandas.Index([7, 9], name=name))
+    frame.to_parquet(tmp_path / "a.parquet")
+    with pytest.raises(FileFormatError, match=f"got column '{name or '__index_level_0__'}', the index of a DataFrame"):
+        load_embeddings(tmp_path / "a.parquet")
+    frame.rename_axis("id").to_parquet(tmp_path / "a.parquet")
+    found = load_embeddings(tmp_path / "a.parquet")
+    assert (found.ids.tolist(), found.values.tolist()) == ([7, 9], [[1, 3], [2, 4]])
 
 
 def test_ids_must_fit_the_rows(tmp_path):

@@ -1,7 +1,13 @@
-import numpy as np
-import pytest
+import os
 
-from ruler.core.errors import FileFormatError
+import numpy as np
+import pyarrow as arrow
+import pytest
+from pyarrow import parquet
+from safetensors.numpy import save_file
+
+from ruler.core.checks import measure_norms
+from ruler.core.errors import FileFormatError, InputError
 from ruler.core.stacked import StackedRows
 from ruler.core.types import Embeddings
 from ruler.embeddings import load_embeddings, save_embeddings
@@ -50,11 +56,8 @@ def test_bfloat16_shards_are_widened_when_they_are_read(tmp_path):
 
 
 def test_parquet_in_several_row_groups_is_unpacked_once(tmp_path):
-    import pyarrow
-    import pyarrow.parquet
-
-    table = pyarrow.table({f"c{i}": ROWS[:, i] for i in range(5)})
-    pyarrow.parquet.write_table(table, tmp_path / "a.parquet", row_group_size=7)
+    table = arrow.table({f"c{i}": ROWS[:, i] for i in range(5)})
+    parquet.write_table(table, tmp_path / "a.parquet", row_group_size=7)
     found = load_embeddings(tmp_path).values
     (tmp_path / "a.parquet").unlink()
     np.testing.assert_array_equal(found[:], ROWS)
@@ -62,11 +65,8 @@ def test_parquet_in_several_row_groups_is_unpacked_once(tmp_path):
 
 
 def test_lists_of_changing_length_are_refused(tmp_path):
-    import pyarrow
-    import pyarrow.parquet
-
     lists = [[1.0, 2.0]] * 9000 + [[1.0, 2.0, 3.0]] * 8192
-    pyarrow.parquet.write_table(pyarrow.table({"embedding": lists}), tmp_path / "a.parquet")
+    parquet.write_table(arrow.table({"embedding": lists}), tmp_path / "a.parquet")
     with pytest.raises(FileFormatError, match="must hold lists of one length"):
         load_embeddings(tmp_path)
 
@@ -105,4 +105,164 @@ def test_all_shards_are_named_or_none(tmp_path):
 def test_vectors_one_number_deep_are_no_shard(tmp_path):
     np.save(tmp_path / "a.npy", np.ones(3))
     with pytest.raises(FileFormatError, match=r"a\.npy must be 2-D with at least one row; got shape \(3,\)"):
+        load_embeddings(tmp_path)
+
+
+def write_table(path, columns, rows=ROWS):
+    parquet.write_table(arrow.table(dict(zip(columns, rows.T, strict=True))), path)
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        (["c0", "c2", "c1", "c3", "c4"], "got 'c2' for 'c1' in place 1"),
+        (["c0", "c1", "c2", "c3", "label"], "got 'label' for 'c4' in place 4"),
+    ],
+)
+def test_tables_must_have_the_same_columns_in_the_same_order(tmp_path, columns, message):
+    for i, names in enumerate([[f"c{i}" for i in range(5)], columns]):
+        write_table(tmp_path / f"{i}.parquet", names)
+    with pytest.raises(FileFormatError, match=rf"1\.parquet must have the columns of 0\.parquet .*; {message}"):
+        load_embeddings(tmp_path)
+
+
+def test_tables_of_lists_and_of_columns_do_not_mix(tmp_path):
+    save_embeddings(Embeddings(ROWS), tmp_path / "0.parquet")
+    write_table(tmp_path / "1.parquet", "abcde")
+    with pytest.raises(FileFormatError, match=r"1\.parquet must have the columns of 0\.parquet .*'a' for 'embedding'"):
+        load_embeddings(tmp_path)
+    parquet.write_table(arrow.table({"values": ROWS.tolist()}), tmp_path / "1.parquet")
+    with pytest.raises(FileFormatError, match=r"1\.parquet must have .*got 'values' for 'embedding' in place 0"):
+        load_embeddings(tmp_path)
+
+
+def test_ids_and_labels_beside_lists_may_stand_anywhere(tmp_path):
+    lists, names = ROWS[:2].tolist(), ["p", "q"]
+    parquet.write_table(arrow.table({"id": names, "embedding": lists}), tmp_path / "0.parquet")
+    parquet.write_table(arrow.table({"embedding": lists, "label": [0, 1], "id": ["r", "s"]}), tmp_path / "1.parquet")
+    found = load_embeddings(tmp_path)
+    np.testing.assert_array_equal(found.values[:], ROWS[[0, 1, 0, 1]])
+    assert found.ids.tolist() == ["p", "q", "r", "s"]
+
+
+def test_tables_with_more_columns_are_of_another_width(tmp_path):
+    write_table(tmp_path / "0.parquet", "abcd", ROWS[:, :4])
+    write_table(tmp_path / "1.parquet", "abcde")
+    with pytest.raises(FileFormatError, match=r"1\.parquet must be as wide as 0\.parquet; got 5 and 4 columns"):
+        load_embeddings(tmp_path)
+
+
+def test_nulls_in_a_later_batch_of_integers_are_refused(tmp_path):
+    numbers = list(range(9999))
+    parquet.write_table(arrow.table({"a": [*numbers, 1], "b": [*numbers, None]}), tmp_path / "0.parquet")
+    for path in (tmp_path, tmp_path / "0.parquet"):
+        with pytest.raises(FileFormatError, match=r"0\.parquet must hold no nulls; got some in column 'b'"):
+            load_embeddings(path)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_row_that_is_not_finite_is_found_in_its_shard(tmp_path, ending):
+    write(tmp_path, [ending] * 4)
+    bad = ROWS[20:30].copy()
+    bad[[3, 7], 2] = np.nan, np.inf
+    save_embeddings(Embeddings(bad), tmp_path / f"rows-2{ending}")
+    with pytest.raises(InputError, match=rf"NaN or inf in 2 rows, the first is row 3 of rows-2\{ending}\. Drop"):
+        measure_norms(load_embeddings(tmp_path).values, "retain")
+
+
+def test_names_are_sorted_as_text(tmp_path):
+    for number in (1, 2, 10):
+        np.save(tmp_path / f"rows-{number}.npy", np.full((1, 2), number))
+    assert load_embeddings(tmp_path).values[:][:, 0].tolist() == [1, 10, 2]
+
+
+def test_integer_ids_that_go_on_from_shard_to_shard_are_row_numbers(tmp_path):
+    write(tmp_path, [".npy"] * 3, np.arange(40))
+    assert not (tmp_path / "rows-0.ids.npy").exists()
+    assert load_embeddings(tmp_path).ids.tolist() == list(range(40))
+    (tmp_path / "rows-1.ids.npy").unlink()
+    with pytest.raises(FileFormatError, match=r"rows-0\.npy must name its rows, as rows-2\.npy does"):
+        load_embeddings(tmp_path)
+
+
+def test_ids_are_of_one_kind(tmp_path):
+    save_embeddings(Embeddings(ROWS[:2], [5, 6]), tmp_path / "a.npy")
+    save_embeddings(Embeddings(ROWS[2:4], ["5", "6"]), tmp_path / "b.parquet")
+    with pytest.raises(FileFormatError, match=r"b\.parquet must have ids of the same kind as a\.npy; got text and"):
+        load_embeddings(tmp_path)
+
+
+def test_ids_without_their_shard_are_refused(tmp_path):
+    write(tmp_path, [".npy"] * 2, np.arange(40) + 7)
+    (tmp_path / "rows-1.npy").unlink()
+    with pytest.raises(FileFormatError, match=r"rows-1\.ids\.npy must lie beside the \.npy shard whose rows it names"):
+        load_embeddings(tmp_path)
+
+
+def test_the_same_shard_in_two_formats_is_refused(tmp_path):
+    write(tmp_path, [".npy", ".npy"])
+    save_embeddings(Embeddings(ROWS[:20]), tmp_path / "rows-0.safetensors")
+    with pytest.raises(FileFormatError, match=r"rows-0\.safetensors must differ .*count twice; got rows-0\.npy too"):
+        load_embeddings(tmp_path)
+
+
+def test_layers_must_agree_where_they_are_known(tmp_path):
+    np.save(tmp_path / "a.npy", ROWS)
+    save_embeddings(Embeddings(ROWS, layer="fc:input"), tmp_path / "b.safetensors")
+    assert load_embeddings(tmp_path).layer == "fc:input"
+    save_embeddings(Embeddings(ROWS, layer="conv"), tmp_path / "c.parquet")
+    with pytest.raises(
+        FileFormatError, match=r"c\.parquet must be read at the same layer as b\..* 'conv' and 'fc:input'"
+    ):
+        load_embeddings(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe", "broken link"])
+def test_shards_are_plain_files(tmp_path, kind):
+    write(tmp_path, [".npy"])
+    path = tmp_path / "rows-1.npy"
+    {"folder": os.mkdir, "pipe": os.mkfifo, "broken link": lambda path: os.symlink("nowhere", path)}[kind](path)
+    with pytest.raises(FileFormatError, match=r"rows-1\.npy must be a plain file; got something else"):
+        load_embeddings(tmp_path)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_empty_shards_are_refused(tmp_path, ending):
+    write(tmp_path, [ending])
+    path = tmp_path / f"rows-1{ending}"
+    if ending == ".npy":
+        np.save(path, ROWS[:0])
+    elif ending == ".safetensors":
+        save_file({"values": ROWS[:0]}, path)
+    else:
+        write_table(path, "abcde", ROWS[:0])
+    with pytest.raises(FileFormatError, match=rf"rows-1\{ending} must .*at least one row"):
+        load_embeddings(tmp_path)
+
+
+def test_precisions_meet_in_one_that_holds_them_all(tmp_path):
+    np.save(tmp_path / "a.npy", ROWS[:2].astype(np.float16))
+    np.save(tmp_path / "b.npy", np.full((1, 5), 2**24 + 1, np.int32))
+    np.save(tmp_path / "c.npy", ROWS[:1].astype(">f4"))
+    found = load_embeddings(tmp_path).values[:]
+    assert found.dtype == np.float64
+    np.testing.assert_array_equal(found, [*ROWS[:2].astype(np.float16), [2**24 + 1] * 5, ROWS[0]])
+
+
+def test_a_folder_that_may_not_be_read_is_named(tmp_path, monkeypatch):
+    def refuse(_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(type(tmp_path), "iterdir", refuse)
+    with pytest.raises(FileFormatError, match=r"must be readable; got: Permission denied\. Check its rights"):
+        load_embeddings(tmp_path)
+
+
+def test_too_many_open_files_are_no_fault_of_the_shard(tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise OSError(24, "Too many open files")
+
+    write(tmp_path, [".npy"])
+    monkeypatch.setattr(np.lib.format, "open_memmap", refuse)
+    with pytest.raises(FileFormatError, match=r"rows-0\.npy must be readable; got: Too many open files.*ulimit -n"):
         load_embeddings(tmp_path)

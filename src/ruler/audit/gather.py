@@ -43,9 +43,7 @@ def gather_evidence(
         name: value for name, value in zip(MODELS, (unlearned, oracle, original), strict=True) if value is not None
     }
     embeddings = split_models(given, settings)
-    for name, sides in embeddings.items():
-        for side, rows in sides.items():
-            measure_norms(rows, f"{name} {side}")
+    check_numbers(embeddings)
     claimed = {name: _claimed_ids(value) for name, value in given.items()}
     sizes = {side: len(rows) for side, rows in embeddings["unlearned"].items()}
     known_ids = {side: np.arange(n) for side, n in sizes.items()} | claimed["unlearned"] | _by_side(ids, "ids", sizes)
@@ -83,6 +81,17 @@ def split_models(given: Mapping[ModelName, Any], settings: AuditSettings) -> dic
     embeddings: dict[ModelName, Sides] = {name: _split_sides(value, name) for name, value in given.items()}
     _check_agreement(embeddings, settings)
     return embeddings
+
+
+def check_numbers(embeddings: Mapping[ModelName, Sides]) -> None:
+    """Every row of every model has a finite norm.
+
+    Raises:
+        InputError: NaN or inf, or norms that over- or underflow.
+    """
+    for name, sides in embeddings.items():
+        for side, rows in sides.items():
+            measure_norms(rows, f"{name} {side}")
 
 
 def _split_sides(value: Any, name: str) -> Sides:

@@ -10,10 +10,11 @@ import numpy as np
 
 from ruler.audit.contrast import Scores, measure_scores
 from ruler.audit.evidence import MODELS, ModelName
-from ruler.audit.gather import Sides, draw_reference, split_models
+from ruler.audit.gather import Sides, check_numbers, draw_reference, split_models
 from ruler.audit.provenance import hash_rows
 from ruler.audit.settings import AuditSettings
 from ruler.core.checks import block_rows_for, measure_norms
+from ruler.core.errors import InputError
 from ruler.core.types import FloatArray, Neighbors
 from ruler.metrics.oracle_similarity import compare_rows
 from ruler.neighbors.plan import SearchPlan, plan_search
@@ -93,6 +94,14 @@ def plan_audit(
     settings = settings or AuditSettings()
     values = zip(MODELS, (unlearned, oracle, original), strict=True)
     models = split_models({name: value for name, value in values if value is not None}, settings)
+    try:
+        return _plan(models, settings)
+    except InputError:
+        check_numbers(models)  # a sample does not know whose rows it holds: this says it
+        raise
+
+
+def _plan(models: Mapping[ModelName, Sides], settings: AuditSettings) -> AuditPlan:
     searched = [sides for name, sides in models.items() if name != "oracle"]
     searches = tuple(search for sides in searched for search in _plan_searches(sides, settings))
     n_passes = {name: sum(rows.nbytes for rows in sides.values()) for name, sides in models.items()}

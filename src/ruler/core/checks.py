@@ -94,39 +94,51 @@ def measure_norms(matrix: npt.NDArray[Any], name: str) -> FloatArray:
     """Euclidean norms of all rows in float64, shape (n,), read in blocks, with every row checked.
 
     Raises:
-        InputError: NaN or inf, or norms that over- or underflow; the message counts the rows.
+        InputError: NaN or inf, or norms that over- or underflow; the message counts the rows and, of `StackedRows`,
+            says where the first is.
     """
     norms = np.empty(len(matrix))
     bad: Counter[str] = Counter()
+    first: dict[str, int] = {}
     for start, stop in iterate_blocks(len(matrix), block_rows_for(matrix.shape[1])):
         block = np.asarray(matrix[start:stop], dtype=np.float64)
         with np.errstate(over="ignore", invalid="ignore", under="ignore"):
             norms[start:stop] = norm_rows(block)
             is_sound = (norms[start:stop] < np.inf) & (norms[start:stop] ** 2 >= _SMALLEST_SQUARE)
         if not is_sound.all():
-            bad.update(_count_faults(block[~is_sound]))
+            suspects = np.flatnonzero(~is_sound)
+            for fault, is_bad in _judge(block[suspects]).items():
+                bad[fault] += int(is_bad.sum())
+                if is_bad.any():
+                    first.setdefault(fault, start + int(suspects[is_bad.argmax()]))
     for fault, message in _FAULTS.items():
         if bad[fault]:
-            raise InputError(message.format(name=name, n_rows=bad[fault]))
+            rows = f"{bad[fault]} rows{_say_where(matrix, first[fault])}"
+            raise InputError(message.format(name=name, rows=rows))
     return norms
 
 
 _FAULTS = {
-    "not finite": "{name} must be finite; got NaN or inf in {n_rows} rows. "
+    "not finite": "{name} must be finite; got NaN or inf in {rows}. "
     "Drop these records or mend the model that made them.",
-    "overflow": "{name} must have norms that float64 can hold; got overflow in {n_rows} rows. Rescale the rows.",
-    "underflow": "{name} must have norms that float64 can hold; got underflow in {n_rows} rows. Rescale the rows.",
+    "overflow": "{name} must have norms that float64 can hold; got overflow in {rows}. Rescale the rows.",
+    "underflow": "{name} must have norms that float64 can hold; got underflow in {rows}. Rescale the rows.",
 }
 
 
-def _count_faults(suspects: FloatArray) -> dict[str, int]:
+def _say_where(matrix: Any, row: int) -> str:
+    """Nothing of plain arrays: these may be part of a matrix that has other row numbers."""
+    return f", the first is {matrix.locate(row)}" if isinstance(matrix, StackedRows) else ""
+
+
+def _judge(suspects: FloatArray) -> dict[str, npt.NDArray[np.bool_]]:
     is_finite = np.isfinite(suspects).all(axis=1)
     is_zero = (suspects == 0).all(axis=1)
     is_large = np.abs(suspects).max(axis=1) > 1
     return {
-        "not finite": int((~is_finite).sum()),
-        "overflow": int((is_finite & is_large).sum()),
-        "underflow": int((is_finite & ~is_large & ~is_zero).sum()),
+        "not finite": ~is_finite,
+        "overflow": is_finite & is_large,
+        "underflow": is_finite & ~is_large & ~is_zero,
     }
 
 

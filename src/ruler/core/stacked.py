@@ -4,7 +4,7 @@ import mmap
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -39,8 +39,8 @@ class StackedRows:
 
     def __init__(self, parts: Sequence[Any], names: Sequence[str] | None = None) -> None:
         self.parts = list(parts)
-        labels = list(names) if names is not None else [f"part {i}" for i in range(len(self.parts))]
-        _check_parts(self.parts, labels)
+        self.names = None if names is None else list(names)
+        _check_parts(self.parts, self.names or [f"part {i}" for i in range(len(self.parts))])
         self.starts: IndexArray = np.concatenate([[0], np.cumsum([len(part) for part in self.parts])])
         self.shape = (int(self.starts[-1]), int(self.parts[0].shape[1]))
         self.dtype = np.result_type(*{part.dtype for part in self.parts})
@@ -57,7 +57,19 @@ class StackedRows:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Memory maps travel to other processes by the name of their file, not by their content."""
-        return _reopen, ([_refer(part) for part in self.parts],)
+        return _reopen, ([_refer(part) for part in self.parts], self.names)
+
+    def locate(self, row: int) -> str:
+        """Where a row is to be found, in words: within its part, if parts have names.
+
+        Example:
+            >>> StackedRows([np.zeros((2, 3)), np.ones((4, 3))], ["a.npy", "b.npy"]).locate(4)
+            'row 2 of b.npy'
+        """
+        if self.names is None:
+            return f"row {row}"
+        number = int(np.searchsorted(self.starts, row, side="right")) - 1
+        return f"row {row - int(self.starts[number])} of {self.names[number]}"
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
         return self[:] if dtype is None else self[:].astype(dtype, copy=False)
@@ -126,21 +138,21 @@ class _MappedFile:
     dtype: str
     shape: tuple[int, ...]
     offset: int
+    order: Literal["C", "F"]
+
+    def open(self) -> "np.memmap[Any, Any]":
+        return np.memmap(self.path, self.dtype, "r", self.offset, self.shape, self.order)
 
 
 def _refer(part: Any) -> Any:
     if isinstance(part, np.memmap) and part.filename is not None and part.base is part._mmap:  # type: ignore[attr-defined]
-        return _MappedFile(str(part.filename), part.dtype.str, part.shape, part.offset)
+        order: Literal["C", "F"] = "C" if part.flags.c_contiguous else "F"
+        return _MappedFile(str(part.filename), part.dtype.str, part.shape, part.offset, order)
     return part
 
 
-def _reopen(references: list[Any]) -> StackedRows:
-    return StackedRows(
-        [
-            np.memmap(one.path, one.dtype, "r", one.offset, one.shape) if isinstance(one, _MappedFile) else one
-            for one in references
-        ]
-    )
+def _reopen(references: list[Any], names: list[str] | None) -> StackedRows:
+    return StackedRows([one.open() if isinstance(one, _MappedFile) else one for one in references], names)
 
 
 def _check_parts(parts: Sequence[Any], names: Sequence[str]) -> None:

@@ -19,12 +19,13 @@ def load_embeddings(path: str | os.PathLike[str]) -> Embeddings:
 
     ``.npy``, ``.safetensors`` and ``.pt`` are memory-mapped, so that a file larger than memory can be used;
     ``.npz`` and ``.parquet`` are read. The matrix is the entry ``values``, ``embeddings`` or ``embedding``, else
-    the only 2-D array; of a table, the list column of that name, else all columns but ``id``. Ids are the
-    entry ``ids`` (``id`` in a table); beside ``rows.npy`` they lie in ``rows.ids.npy``. Without ids, the
+    the only 2-D array; of a table, the list column of that name, else all columns but ``id``, in their order.
+    Ids are the entry ``ids`` (``id`` in a table); beside ``rows.npy`` they lie in ``rows.ids.npy``. Without ids, the
     records are named 0..n-1. Whether the numbers are finite is checked where they are used.
 
-    A folder is one matrix in shards: its .npy, .parquet and .safetensors files, sorted by name, one under the other.
-    It may be larger than memory: .npy and .safetensors are read in place, .parquet is unpacked to a temporary file.
+    A folder is one matrix in shards: its .npy, .parquet and .safetensors files, sorted by name (as text: number them
+    with leading zeros), one under the other; tables must have the same columns. It may be larger than memory: .npy
+    and .safetensors are read in place, .parquet is unpacked to a temporary file.
 
     Args:
         path: A file ending in .npy, .npz, .parquet, .safetensors or .pt, or a folder of shards.
@@ -33,7 +34,8 @@ def load_embeddings(path: str | os.PathLike[str]) -> Embeddings:
         Embeddings with values (n, p); of a folder, `StackedRows`, which read rows when asked for.
 
     Raises:
-        FileFormatError: Missing, truncated, of another kind, in need of pickle, or far larger inside than outside.
+        FileFormatError: Missing, truncated, of another kind, in need of pickle, far larger inside than outside, with
+            several entries that may be the matrix, or shards that do not fit together.
         MissingPackageError: The format's package is not installed.
 
     Example:

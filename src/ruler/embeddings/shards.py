@@ -11,6 +11,7 @@ from ruler.core.stacked import StackedRows
 from ruler.core.types import Embeddings
 from ruler.embeddings.formats import FORMATS
 from ruler.embeddings.formats.entries import Opened, reading_safely, storable_ids
+from ruler.embeddings.formats.npy import ids_path
 
 _ENDINGS = tuple(ending for ending, one in FORMATS.items() if one.open_rows is not None)
 
@@ -18,15 +19,19 @@ _ENDINGS = tuple(ending for ending, one in FORMATS.items() if one.open_rows is n
 def open_shards(folder: Path) -> Embeddings:
     """The shards of a folder, sorted by name, as one matrix whose rows are read when asked for.
 
-    Passed over: hidden files, files that are no embeddings, and ``*.ids.npy``, which names the rows of the shard beside
-    it. Either every shard names its rows or none does.
+    Names are compared as text, on every system: ``rows-10`` comes before ``rows-2``, but after ``rows-02``.
+
+    Passed over: hidden files, files with other endings, subfolders, and ``*.ids.npy``, which names the rows of the .npy
+    shard beside it. Either every shard names its rows or none does. Numbers of different precision are read in one that
+    holds them all. Shards may leave out the layer that they were read at, as .npy must.
 
     Args:
         folder: With .npy, .parquet or .safetensors files; number them with leading zeros.
 
     Raises:
-        FileFormatError: No shard; one that is broken, of another width or in need of pickle; ids for some shards only;
-            .npz or .pt files, which cannot be read in parts.
+        FileFormatError: No shard; one that is broken, empty, in need of pickle, or of another width or layer; tables
+            with other columns; ids for some shards only, of two kinds, or without a shard; shards that only differ in
+            their endings; .npz or .pt files, which cannot be read in parts.
 
     Example:
         >>> import tempfile
@@ -36,19 +41,19 @@ def open_shards(folder: Path) -> Embeddings:
         >>> open_shards(folder).values[[5, 0]].tolist()
         [[2, 2, 2, 2], [0, 0, 0, 0]]
     """
-    files = _list_shards(folder)
-    opened = [_open_one(file) for file in files]
+    with reading_safely(folder):
+        files = _list_shards(folder)
+    opened = _open_all(files)
     with reading_safely(folder):
         values = StackedRows([one.values for one in opened], [file.name for file in files])
-        ids = _join_ids(opened, files)
-        return Embeddings(values, ids, opened[0].layer)  # type: ignore[arg-type]
+        layer = next((one.layer for one in opened if one.layer is not None), None)
+        return Embeddings(values, _join_ids(opened, files), layer)  # type: ignore[arg-type]
 
 
 def _list_shards(folder: Path) -> list[Path]:
-    files = sorted(
-        file for file in folder.iterdir() if not file.name.startswith(".") and file.suffix.lower() in FORMATS
-    )
-    shards = [file for file in files if not file.name.endswith(".ids.npy")]
+    visible = [file for file in folder.iterdir() if not file.name.startswith(".") and file.suffix.lower() in FORMATS]
+    files = sorted(visible, key=lambda file: file.name)
+    shards = [file for file in files if not file.name.lower().endswith(".ids.npy")]
     unfit = [file.name for file in shards if file.suffix.lower() not in _ENDINGS]
     if unfit or not shards:
         found = f"{unfit[0]!r}" if unfit else "none"
@@ -56,7 +61,45 @@ def _list_shards(folder: Path) -> list[Path]:
             f"{folder} must be an embedding file or hold shards ending in {', '.join(_ENDINGS)}; got {found}. "
             "Check the path, or convert the files."
         )
+    _check_listing(files, shards)
     return shards
+
+
+def _check_listing(files: list[Path], shards: list[Path]) -> None:
+    """Whatever looks like rows or their ids is used, and once."""
+    used = {ids_path(file) for file in shards if file.suffix.lower() == ".npy"}.union(shards)
+    by_stem = {file.stem: file for file in reversed(shards)}
+    for file in files:
+        if not file.is_file():  # a pipe, for one, would keep its reader waiting
+            raise FileFormatError(f"{file} must be a plain file; got something else. Move it away.")
+        if file not in used:
+            raise FileFormatError(
+                f"{file} must lie beside the .npy shard whose rows it names; got no such shard. Bring it, or move the "
+                "ids away: .parquet and .safetensors hold their own."
+            )
+        twin = by_stem.get(file.stem, file)
+        if twin != file:
+            raise FileFormatError(
+                f"{file} must differ from other shards in more than its ending, or rows may count twice; got "
+                f"{twin.name} too. Move one of them away, or rename it."
+            )
+
+
+def _open_all(files: list[Path]) -> list[Opened]:
+    """Every shard, compared with those before it at once: to unpack them all first may take long."""
+    opened: list[Opened] = []
+    table: tuple[Path, tuple[str, ...]] | None = None
+    source: tuple[Path, str] | None = None
+    for file in files:
+        one = _open_one(file)
+        opened.append(one)
+        if one.columns is not None:
+            table = table or (file, one.columns)
+            _check_same_columns(file, one.columns, *table)
+        if one.layer is not None:
+            source = source or (file, one.layer)
+            _check_same_layer(file, one.layer, *source)
+    return opened
 
 
 def _open_one(file: Path) -> Opened:
@@ -71,14 +114,48 @@ def _open_one(file: Path) -> Opened:
         return opened
 
 
+def _check_same_columns(file: Path, columns: tuple[str, ...], other: Path, expected: tuple[str, ...]) -> None:
+    for number, (name, wanted) in enumerate(zip(columns, expected, strict=False)):  # widths are compared later
+        if name != wanted:
+            raise FileFormatError(
+                f"{file} must have the columns of {other.name} in the same order; got {name!r} for {wanted!r} in place "
+                f"{number}. Write all tables with the same columns."
+            )
+
+
+def _check_same_layer(file: Path, layer: str, other: Path, expected: str) -> None:
+    if layer != expected:
+        raise FileFormatError(
+            f"{file} must be read at the same layer as {other.name}; got {layer!r} and {expected!r}. "
+            "Embed all records at one layer."
+        )
+
+
 def _join_ids(opened: list[Opened], files: list[Path]) -> npt.NDArray[Any] | None:
-    """Names of all rows; None where no shard has any but the numbers of its own rows."""
-    named = [one.ids is not None for one in opened]
-    if all(one.ids is None or np.array_equal(one.ids, np.arange(len(one.ids))) for one in opened):
+    """Names of all rows; None where they are but row numbers, of the shards or of the folder."""
+    if all(one.ids is None or _is_range(one.ids, 0) for one in opened):
         return None
+    starts = np.cumsum([0, *(len(one.values) for one in opened)])
+    if opened[0].ids is None and all(
+        one.ids is not None and _is_range(one.ids, start) for one, start in zip(opened[1:], starts[1:], strict=False)
+    ):
+        return None  # a .npy whose ids are 0..n-1 is written without them
+    named = [one.ids is not None for one in opened]
     if not all(named):
         raise FileFormatError(
             f"{files[named.index(False)]} must name its rows, as {files[named.index(True)].name} does; got no ids. "
             "Name the rows of all shards or of none."
         )
-    return storable_ids(np.concatenate([storable_ids(one.ids) for one in opened if one.ids is not None]))
+    ids = [storable_ids(one.ids) for one in opened if one.ids is not None]
+    kinds = ["text" if part.dtype.kind == "U" else "integers" for part in ids]
+    if len(set(kinds)) > 1:
+        odd = next(number for number, kind in enumerate(kinds) if kind != kinds[0])
+        raise FileFormatError(
+            f"{files[odd]} must have ids of the same kind as {files[0].name}; got {kinds[odd]} and {kinds[0]}. "
+            "Write all as text."
+        )
+    return np.concatenate(ids)
+
+
+def _is_range(ids: npt.NDArray[Any], start: int) -> bool:
+    return np.array_equal(ids, np.arange(start, start + len(ids)))

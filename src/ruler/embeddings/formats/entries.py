@@ -1,8 +1,10 @@
 """What the formats share: which entry holds the matrix, how a hostile file is read, how one is written whole."""
 
+import errno
+import itertools
 import os
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +18,8 @@ from ruler.core.errors import FileFormatError, InputError, MissingPackageError
 MATRIX_NAMES = ("values", "embeddings", "embedding")
 _LARGEST_RATIO = 100  # deflate reaches 1000 on constant data; embeddings stay far below
 _ALWAYS_ALLOWED_BYTES = 16 << 20
+_MOST_LISTED = 8
+_FAULTS_OF_THE_SYSTEM = (errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOSPC)
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,33 +30,59 @@ class Opened:
         values: (n, p) array, memory map, or anything with ``shape``, ``dtype`` and rows by slice or number.
         ids: (n,) names, or None where the file has none.
         layer: Where in the model the rows were read, if the file says so.
+        columns: What a table calls its columns of numbers, in order; None where the file names none.
     """
 
     values: Any
     ids: npt.NDArray[Any] | None = None
     layer: str | None = None
+    columns: tuple[str, ...] | None = None
+
+
+def find_named(names: Iterable[str], path: Path) -> str | None:
+    """The entry whose name says that it holds the embeddings, if there is one.
+
+    Raises:
+        FileFormatError: Several such names.
+
+    Example:
+        >>> find_named(["embedding", "label"], Path("rows.parquet"))
+        'embedding'
+    """
+    known = [name for name in MATRIX_NAMES if name in names]
+    if len(known) > 1:
+        raise FileFormatError(
+            f"{path} must hold its embeddings under one name; got {_listed(known)}. Rename or remove all but one."
+        )
+    return known[0] if known else None
 
 
 def pick_matrix(n_dims_of: Mapping[str, int], path: Path) -> str:
     """The name of the entry that holds the embedding matrix.
 
     Raises:
-        FileFormatError: No entry of a known name, and not exactly one that is 2-D.
+        FileFormatError: Several entries of a known name, or none and not exactly one that is 2-D.
 
     Example:
         >>> pick_matrix({"penultimate": 2, "labels": 1}, Path("rows.npz"))
         'penultimate'
     """
-    for name in MATRIX_NAMES:
-        if name in n_dims_of:
-            return name
+    named = find_named(n_dims_of, path)
+    if named is not None:
+        return named
     matrices = [name for name, n_dims in n_dims_of.items() if n_dims == 2]
     if len(matrices) != 1:
         raise FileFormatError(
             f"{path} must hold one 2-D array, or name it 'values'; got {len(matrices)} of them among "
-            f"{len(n_dims_of)} entries."
+            f"{len(n_dims_of)} entries: {_listed(n_dims_of)}."
         )
     return matrices[0]
+
+
+def _listed(names: Iterable[str]) -> str:
+    """The first few names; a file of others may hold any number of any length."""
+    few = [repr(name)[:80] for name in itertools.islice(names, _MOST_LISTED + 1)]
+    return ", ".join(few if len(few) <= _MOST_LISTED else [*few[:-1], "..."]) or "none"
 
 
 def check_unfolded_size(n_bytes: int, path: Path) -> None:
@@ -91,6 +121,11 @@ def reading_safely(file: Path) -> Iterator[None]:
     except InputError as error:
         raise FileFormatError(f"{file} must hold embeddings: {error}") from None
     except Exception as error:  # parsers raise anything
+        if isinstance(error, OSError) and error.errno in _FAULTS_OF_THE_SYSTEM:
+            raise FileFormatError(
+                f"{file} must be readable; got: {error.strerror}. Check its rights, the disk with the temporary files, "
+                "and how many files may be open (ulimit -n; one a shard)."
+            ) from None
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise FileFormatError(
             f"{file} must be a sound {file.suffix} file; it cannot be read: {reason.rstrip('.')}. Write it again."

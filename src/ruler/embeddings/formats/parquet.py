@@ -15,7 +15,7 @@ from ruler.core.checks import block_rows_for
 from ruler.core.errors import FileFormatError
 from ruler.core.optional import load_optional
 from ruler.core.types import Embeddings
-from ruler.embeddings.formats.entries import MATRIX_NAMES, Opened, appearing_whole, check_unfolded_size
+from ruler.embeddings.formats.entries import Opened, appearing_whole, check_unfolded_size, find_named
 
 _ROWS_AT_ONCE = 8192
 
@@ -48,7 +48,7 @@ def open_rows(path: Path) -> Opened:
                 ids += names
         unpacked.flush()
         values = np.memmap(unpacked, dtype, mode="r", shape=(unpacked.tell() // (width * dtype.itemsize), width))
-    return Opened(values, np.array(ids) if table.has_ids else None, table.layer)
+    return Opened(values, np.array(ids) if table.has_ids else None, table.layer, table.columns)
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,10 @@ class _Table:
     @property
     def has_ids(self) -> bool:
         return "id" in self.file.schema_arrow.names
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self.vector,) if self.vector else tuple(_names_of_numbers(self.file.schema_arrow))
 
     @property
     def layer(self) -> str | None:
@@ -86,7 +90,9 @@ def _reading(path: Path) -> Iterator[_Table]:
     parquet = load_optional("pyarrow.parquet", "reading .parquet")
     with parquet.ParquetFile(path) as file:
         schema = file.schema_arrow
-        vector = next((name for name in MATRIX_NAMES if name in schema.names), None)
+        vector = find_named(schema.names, path)
+        if vector is None:
+            _check_no_index(schema, path)
         width, n_bits = _width_of(schema, vector)
         check_unfolded_size(file.metadata.num_rows * width * n_bits // 8, path)
         yield _Table(path, file, vector, width)
@@ -119,6 +125,21 @@ def _width_of(schema: Any, vector: str | None) -> tuple[int, int]:
     return max(1, getattr(kind, "list_size", 1)), _bits_of(getattr(kind, "value_type", kind))
 
 
+def _names_of_numbers(schema: Any) -> list[str]:
+    return [name for name in schema.names if name != "id"]
+
+
+def _check_no_index(schema: Any, path: Path) -> None:
+    """Row labels that pandas wrote among the columns are no dimension of the embeddings."""
+    labels = [label for label in (schema.pandas_metadata or {}).get("index_columns", []) if isinstance(label, str)]
+    found = [name for name in _names_of_numbers(schema) if name in labels]
+    if found:
+        raise FileFormatError(
+            f"{path} must hold embeddings and ids only; got column {found[0]!r}, the index of a DataFrame. "
+            "Name the index 'id', or write the table with index=False."
+        )
+
+
 def _bits_of(kind: Any) -> int:
     try:
         return int(kind.bit_width)
@@ -137,7 +158,10 @@ def _vectors(column: Any, path: Path) -> npt.NDArray[Any]:
 
 def _columns(batch: Any, path: Path) -> npt.NDArray[Any]:
     """All columns but ``id``, side by side, as (n, p)."""
-    names = [name for name in batch.schema.names if name != "id"]
+    names = _names_of_numbers(batch.schema)
+    for name in names:
+        if batch.column(name).null_count:
+            raise FileFormatError(f"{path} must hold no nulls; got some in column {name!r}. Drop these records.")
     columns = [batch.column(name).to_numpy(zero_copy_only=False) for name in names]
     for name, column in zip(names, columns, strict=True):
         if column.dtype.kind not in "fiub":

@@ -99,8 +99,15 @@ def _read_header(path: Path) -> tuple[dict[str, Any], int]:
         length = int.from_bytes(stream.read(8), "little")
         if size < 8 or length > min(size - 8, _LARGEST_HEADER):
             raise FileFormatError(f"{path} must be a sound .safetensors file; its header is longer than the file.")
-        header = json.loads(stream.read(length))
+        header = json.loads(stream.read(length), object_pairs_hook=_refuse_repeats)
     return header, 8 + length
+
+
+def _refuse_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    entries = dict(pairs)
+    if len(entries) != len(pairs):
+        raise ValueError("its header names an entry twice")
+    return entries
 
 
 def _map(path: Path, entry: dict[str, Any], data_start: int) -> npt.NDArray[Any]:

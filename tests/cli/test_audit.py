@@ -547,8 +547,15 @@ def test_bad_records_are_refused(tmp_path, arrays, phrase):
 
 
 def test_records_of_another_ending_are_refused(tmp_path):
-    with pytest.raises(FileFormatError, match=r"must be a \.npy or \.npz file of inputs"):
+    (tmp_path / "a.csv").touch()
+    with pytest.raises(FileFormatError, match=r"a\.csv must be a \.npy or \.npz file of inputs; got '\.csv'"):
         load_records(tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize(("name", "found"), [("absent", "nothing there"), (".", "a folder")])
+def test_records_that_are_no_file_are_told(tmp_path, name, found):
+    with pytest.raises(FileFormatError, match=f"must be a file; got {found}. Check the path"):
+        load_records(tmp_path / name)
 
 
 def test_bombs_of_records_are_refused(tmp_path):

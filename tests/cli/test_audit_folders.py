@@ -1,5 +1,6 @@
 """`ruler audit` on transformers folders: records are prepared as the model's own files say, and faults are told."""
 
+import io
 import json
 import sys
 
@@ -117,7 +118,7 @@ def test_images_are_audited_from_the_folder_alone(image_folder, monkeypatch, cap
 def test_faults_of_a_folder_are_said_in_a_line(text_folder, monkeypatch, capsys):
     code, err, report = run_audit(text_folder, monkeypatch, capsys, {"forget": "a.csv", "retain": "a.csv"})
     assert (code, report) == (2, None)
-    assert err.strip().endswith("a.csv must be a file; got nothing there. Check the path.")
+    assert err.strip().endswith("a.csv must be a file or folder of records; got nothing there. Check the path.")
 
 
 def test_texts_become_tokens_labels_and_ids(text_folder):
@@ -151,7 +152,8 @@ def test_positions_that_start_after_the_padding_are_not_read_beyond(tmp_path):
     [
         ("", "must have a column text, filled in every row; got no rows"),
         ("words\nfever\n", "must have a column text, filled in every row; got words"),
-        ("label,text\n1\n", "must have a column text, filled in every row; got label, text"),
+        ("label,text\n1\n", "must have a column text, filled in every row; got none in record 1"),
+        ("text,label\nfever,1\n ,1\n", "must have a column text, filled in every row; got none in record 2"),
         ("text,label\nfever,awful\n", r"as the model names its classes \(mild, grave\); got 'awful'"),
         ("text,label\nfever,2\n", r"as the model names its classes \(mild, grave\); got '2'"),
         ("text,label\nfever\n", r"as the model names its classes \(mild, grave\); got ''"),
@@ -214,6 +216,106 @@ def test_bad_images_are_refused(image_folder):
     np.save(image_folder.parent / "grey.npy", np.zeros((2, 6, 6, 1), dtype=np.uint8))
     with pytest.raises(FileFormatError, match=r"images must be such that the image processor .* shape \(6, 6, 1\)"):
         records_of(image_folder).load(image_folder.parent / "grey.npy")
+
+
+@pytest.mark.parametrize("name", ["a.tsv", "a.csv.gz", "a.parquet", "a"])
+def test_records_of_another_ending_are_told_what_is_read(text_folder, name):
+    (text_folder.parent / name).touch()
+    with pytest.raises(
+        FileFormatError, match=r"must be a \.csv file of texts, a folder of images, a Hugging .* got '(\.|no ending)"
+    ):
+        records_of(text_folder).load(text_folder.parent / name)
+
+
+def test_a_folder_that_is_not_there_is_told(image_folder):
+    with pytest.raises(FileFormatError, match=r"bad must be a file or folder of records; got nothing there"):
+        records_of(image_folder).load(image_folder.parent / "bad")
+
+
+def test_images_beside_class_folders_are_told(image_folder):
+    side = image_folder.parent / "side"
+    (side / "LABEL_0").mkdir(parents=True)
+    for name in ("LABEL_0/a.png", "top.png"):
+        pillow.new("RGB", (6, 5)).save(side / name)
+    with pytest.raises(
+        FileFormatError, match=r"either all in subfolders, one a class, or all directly; got both, such as top\.png"
+    ):
+        records_of(image_folder).load(side)
+
+
+def save_dataset(folder, columns, names=None, part="train"):
+    """As on the hub: a parquet file a part, with the dataset's features among its notes."""
+    pyarrow = pytest.importorskip("pyarrow")
+    folder.mkdir(exist_ok=True)
+    features = {"label": {"_type": "ClassLabel", "names": names}} if names else {}
+    notes = {"huggingface": json.dumps({"info": {"features": features}})}
+    table = pyarrow.table(columns).replace_schema_metadata(notes)
+    pytest.importorskip("pyarrow.parquet").write_table(table, folder / f"{part}-00000-of-00001.parquet")
+    return folder
+
+
+def png_of(shade, size=(6, 5)):
+    stream = io.BytesIO()
+    pillow.new("RGB", size, (shade,) * 3).save(stream, "PNG")
+    return {"bytes": stream.getvalue(), "path": None}
+
+
+def test_a_dataset_of_texts_is_fed_as_a_csv_is(text_folder):
+    columns = {"text": ["Fever, cough", "rash"], "label": [0, 1], "id": [7, 8]}
+    records = records_of(text_folder).load(save_dataset(text_folder.parent / "hf", columns, ["grave", "mild"]))
+    path = write_csv(text_folder.parent / "a.csv", 'id,text,label\n7,"Fever, cough",grave\n8,rash,mild\n')
+    assert records == records_of(text_folder).load(path)
+
+
+def test_a_dataset_of_images_is_fed_as_a_folder_is(image_folder):
+    columns = {"image": [png_of(0), png_of(255, (9, 7))], "label": [1, 0], "id": ["x", "y"]}
+    records = records_of(image_folder).load(save_dataset(image_folder.parent / "hf", columns, ["cat", "dog"]))
+    np.testing.assert_allclose(records["pixel_values"][:, 0, 0, 0], [-2, 2], atol=1e-6)
+    assert records["pixel_values"].shape == (2, 3, 8, 8)
+    assert records["labels"].tolist() == [1, 0]  # this model's classes have no names: numbers count
+    assert records["id"].tolist() == ["x", "y"]
+    bare = records_of(image_folder).load(save_dataset(image_folder.parent / "bare", {"image": [png_of(0)]}))
+    assert list(bare) == ["pixel_values"]
+
+
+def test_datasets_are_audited(image_folder, monkeypatch, capsys):
+    rng = np.random.default_rng(0)
+    for side, n in COUNTS.items():
+        columns = {"image": [png_of(shade) for shade in rng.integers(256, size=n).tolist()], "label": [0, 1] * (n // 2)}
+        save_dataset(image_folder.parent / side, columns, ["cat", "dog"])
+    _, err, report = run_audit(image_folder, monkeypatch, capsys, {side: side for side in COUNTS})
+    assert report is not None, err  # untrained as it is, the model may be invalid evidence
+    assert "test_accuracy" in report["outputs"]["unlearned"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "names", "phrase"),
+    [
+        ({"note": ["fever"]}, None, r"hf/train must have a column 'text'; got note\. Rename the one with the texts"),
+        ({"text": ["fever", " "]}, None, "must have a column text, filled in every row; got none in record 2"),
+        ({"text": [5]}, None, "must have a column text, filled in every row; got none in record 1"),
+        ({"text": ["fever"], "label": [0]}, ["cat"], r"names its classes \(mild, grave\); got 'cat'"),
+        ({"text": ["fever"], "label": [-1]}, ["mild"], r"names its classes \(mild, grave\); got '-1'"),
+        ({"text": ["fever", "rash"], "label": ["mild", None]}, None, r"names its classes \(mild, grave\); got ''"),
+        ({"text": []}, None, "hf/train must have rows, and columns of different names; got 0 rows"),
+    ],
+)
+def test_datasets_that_do_not_fit_are_refused(text_folder, columns, names, phrase):
+    with pytest.raises(InputError, match=phrase):
+        records_of(text_folder).load(save_dataset(text_folder.parent / "hf", columns, names))
+
+
+def test_parts_of_a_dataset_are_not_joined(text_folder):
+    for part in ("train", "test"):
+        folder = save_dataset(text_folder.parent / "hf", {"text": ["fever"]}, part=part)
+    with pytest.raises(InputError, match=r"hf must hold one part of a dataset; got test, train\. Put each in a folder"):
+        records_of(text_folder).load(folder)
+
+
+def test_a_broken_image_of_a_dataset_is_named(image_folder):
+    folder = save_dataset(image_folder.parent / "hf", {"image": [png_of(0), {"bytes": b"no", "path": None}]})
+    with pytest.raises(FileFormatError, match=r"image 1 of .*hf must be a PNG or JPEG .* read \(not one of the two\)"):
+        records_of(image_folder).load(folder)
 
 
 def test_a_model_without_its_processor_is_told(image_folder):

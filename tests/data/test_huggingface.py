@@ -7,7 +7,7 @@ import pytest
 
 from ruler.core.errors import FileFormatError, InputError, UnknownNameError
 from ruler.data import load_images, load_texts
-from ruler.data.huggingface import is_dataset_folder, read_dataset, read_image_dataset
+from ruler.data.huggingface import is_dataset_folder, read_dataset, read_image_dataset, read_records
 
 LABELLED = {"image": {"_type": "Image"}, "label": {"names": ["cat", "dog"], "_type": "ClassLabel"}}
 NOTES = ["The wound has healed very well.", "No drug allergies were noted."]
@@ -125,6 +125,15 @@ def test_texts_of_all_parts(tmp_path):
         load_texts(tmp_path)
     with pytest.raises(UnknownNameError, match="Did you mean 'text'"):
         load_texts(tmp_path, column="texts")
+
+
+def test_one_part_is_told_where_it_lies(tmp_path):
+    for part in ("train", "test"):
+        _save(tmp_path / part, _table({"text": NOTES}))
+    (tmp_path / "dataset_dict.json").write_text(json.dumps({"splits": ["train", "test"]}))
+    with pytest.raises(InputError, match=r"got train, test\. Name the folder of one, such as .*train\."):
+        read_records(tmp_path, "text")
+    assert read_records(tmp_path / "test", "text") == [{"text": note} for note in NOTES]
 
 
 @pytest.mark.parametrize("name", ["../evil.arrow", "/etc/passwd", "..", "", "a\\b", 7, None])

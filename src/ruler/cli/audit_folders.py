@@ -60,19 +60,29 @@ class FolderRecords:
 
         Args:
             path: ``.csv`` with a column ``text`` and, if known, ``label`` (a number or the name of a class) and ``id``.
-                A folder of PNG and JPEG images, in subfolders named as the classes if those are known. Or ``.npy``, or
-                ``.npz`` with ``inputs`` and, if known, ``labels`` and ``ids``: images (n, height, width, channels) of
-                uint8 are prepared, other numbers are fed as they are.
+                A folder of PNG and JPEG images, in subfolders named as the classes if those are known. A Hugging Face
+                dataset saved on disk, in one part, with a column of images or ``text`` and, if known, ``label`` and
+                ``id``. Or ``.npy``, or ``.npz`` with ``inputs`` and, if known, ``labels`` and ``ids``: images
+                (n, height, width, channels) of uint8 are prepared, other numbers are fed as they are.
 
         Raises:
-            InputError: A folder without images.
-            FileFormatError: Another ending, records that cannot be read, a label that is no class of the model, or a
-                model without its tokenizer or image processor.
+            InputError: A folder without images, or a dataset without the column that the model reads.
+            FileFormatError: Nothing there, another ending, records that cannot be read, a label that is no class of the
+                model, images within and without class folders, or a model without its tokenizer or image processor.
         """
+        from ruler.data.huggingface import is_dataset_folder
+
         if path.is_dir():
-            return self._load_image_folder(path)
+            return self._load_dataset(path) if is_dataset_folder(path) else self._load_image_folder(path)
+        if not path.exists():
+            raise FileFormatError(f"{path} must be a file or folder of records; got nothing there. Check the path.")
         if path.suffix.lower() == ".csv":
-            return read_safely(self._load_texts, path)
+            return read_safely(self._load_csv, path)
+        if path.suffix.lower() not in (".npy", ".npz"):
+            raise FileFormatError(
+                f"{path} must be a .csv file of texts, a folder of images, a Hugging Face dataset saved on disk, or a "
+                f".npy or .npz file of inputs; got {path.suffix or 'no ending'!r}."
+            )
         arrays = load_arrays(path)
         inputs = arrays["inputs"]
         if inputs.dtype == np.uint8 and inputs.ndim == 4:
@@ -80,14 +90,36 @@ class FolderRecords:
         beside = {key: arrays[name] for key, name in (("labels", "labels"), ("id", "ids")) if name in arrays}
         return {self.model.main_input_name: inputs, **beside}
 
-    def _load_texts(self, path: Path) -> list[dict[str, Any]]:
+    def _load_csv(self, path: Path) -> list[dict[str, Any]]:
+        with path.open(newline="", encoding="utf-8-sig") as stream:
+            rows: list[dict[str, Any]] = list(csv.DictReader(stream, strict=True))
+        return self._encode_texts(rows, path)
+
+    def _load_dataset(self, folder: Path) -> Any:
+        from ruler.data.huggingface import read_records
+        from ruler.data.images.folder import decode_image
+
+        is_of_images = self.model.main_input_name == "pixel_values"
+        rows = [self._name_class(row) for row in read_records(folder, "image" if is_of_images else "text")]
+        if not is_of_images:
+            return self._encode_texts(rows, folder)
+        images = (decode_image(row["image"], f"image {number} of {folder}") for number, row in enumerate(rows))
+        records = {self.model.main_input_name: self._prepare_images(images, n_images=len(rows))}
+        if "id" in rows[0]:
+            records["id"] = np.array([row["id"] for row in rows])
+        if "label" in rows[0]:
+            records["labels"] = np.array([self._find_class(row["label"], folder) for row in rows])
+        return records
+
+    def _name_class(self, row: dict[str, Any]) -> dict[str, Any]:
+        """A dataset's names count, unless the model has none of its own: then its classes go by the numbers."""
+        unnamed = {f"LABEL_{number}": number for number in range(int(self.model.config.num_labels))}
+        return row if "class" not in row or self.model.config.label2id == unnamed else {**row, "label": row["class"]}
+
+    def _encode_texts(self, rows: list[dict[str, Any]], path: Path) -> list[dict[str, Any]]:
         from ruler.models.pretrained import load_tokenizer
 
-        with path.open(newline="", encoding="utf-8-sig") as stream:
-            rows = list(csv.DictReader(stream, strict=True))
-        if not rows or any(row.get("text") is None for row in rows):
-            found = ", ".join(map(str, rows[0])) if rows else "no rows"
-            raise FileFormatError(f"{path} must have a column text, filled in every row; got {found}.")
+        _check_texts(rows, path)
         tokenizer = load_tokenizer(self.folder)
         longest = min(tokenizer.model_max_length, self._count_positions())
         encoding = tokenizer([row["text"] for row in rows], truncation=True, max_length=longest)
@@ -112,11 +144,18 @@ class FolderRecords:
         paths = list_images(folder)
         images = (decode_image(path.read_bytes(), str(path)) for path in paths)
         places = [path.relative_to(folder) for path in paths]
+        has_classes = any(len(place.parts) > 1 for place in places)
+        outside = [place.name for place in places if len(place.parts) == 1]
+        if has_classes and outside:
+            raise FileFormatError(
+                f"{folder} must hold its images either all in subfolders, one a class, or all directly; got both, such "
+                f"as {outside[0]} beside subfolders. Move them."
+            )
         records = {
             self.model.main_input_name: self._prepare_images(images, n_images=len(paths)),
             "id": np.array([place.as_posix() for place in places]),
         }
-        if any(len(place.parts) > 1 for place in places):
+        if has_classes:
             records["labels"] = np.array([self._find_class(place.parts[0], folder) for place in places])
         return records
 
@@ -149,3 +188,12 @@ class FolderRecords:
             ) from error
         values: npt.NDArray[np.float32] = np.asarray(prepared[self.model.main_input_name][0], dtype=np.float32)
         return values
+
+
+def _check_texts(rows: list[dict[str, Any]], path: Path) -> None:
+    blank = [n for n, row in enumerate(rows, 1) if not (isinstance(row.get("text"), str) and row["text"].strip())]
+    if rows and not blank:
+        return
+    columns = ", ".join(map(str, rows[0])) if rows else "no rows"
+    found = f"none in record {blank[0]}" if rows and "text" in rows[0] else columns
+    raise FileFormatError(f"{path} must have a column text, filled in every row; got {found}.")

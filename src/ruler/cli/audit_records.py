@@ -70,6 +70,7 @@ def load_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
     """
     if path.suffix.lower() == ".npy":
         return {"inputs": read_safely(_load_npy, path)}
+    _check_file(path)
     if path.suffix.lower() != ".npz":
         raise FileFormatError(f"{path} must be a .npy or .npz file of inputs; got {path.suffix or 'no ending'!r}.")
     arrays = read_safely(_load_npz, path)
@@ -102,9 +103,7 @@ def read_safely(read: Callable[[Path], T], path: Path) -> T:
     Raises:
         FileFormatError: No such file, or one that cannot be read.
     """
-    if not path.is_file():
-        found = "a folder" if path.is_dir() else "nothing there"
-        raise FileFormatError(f"{path} must be a file; got {found}. Check the path.")
+    _check_file(path)
     try:
         return read(path)
     except (FileFormatError, MissingPackageError):
@@ -113,6 +112,12 @@ def read_safely(read: Callable[[Path], T], path: Path) -> T:
         raise FileFormatError(
             f"{path} must be a sound {path.suffix} file; it cannot be read: {shorten(error)}"
         ) from error
+
+
+def _check_file(path: Path) -> None:
+    if not path.is_file():
+        found = "a folder" if path.is_dir() else "nothing there"
+        raise FileFormatError(f"{path} must be a file; got {found}. Check the path.")
 
 
 def _load_npy(path: Path) -> npt.NDArray[Any]:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from ruler.data.images.data import ImageData
 from ruler.data.images.folder import decode_image, stack_images
 from ruler.data.tables.encoding import encode_classes
 
+T = TypeVar("T")
 _MARKS = ("dataset_dict.json", "dataset_info.json", "state.json")
 
 
@@ -60,9 +61,73 @@ def read_image_dataset(
     }
 
 
-def _read_images(table: Any, name: str, image_size: tuple[int, int] | None, *, is_shown: bool) -> ImageData:
+def read_records(folder: Path, kind: Literal["image", "text"]) -> list[dict[str, Any]]:
+    """The rows of a dataset that has one part only, as a model is given them.
+
+    Returns:
+        Of each row ``image``, the bytes of its file, or ``text``. Where there are such columns also ``label``, as text,
+        with ``class``, the name that the dataset has for that number, and ``id``, as text.
+
+    Raises:
+        InputError: Several parts, no rows, no column of images or texts, or images that are paths to files elsewhere.
+        FileFormatError: A file that is missing or broken.
+    """
+    part, table = only_part(read_dataset(folder), folder)
+    name = f"{folder.name}/{part}"
+    _check_table(table, name)
+    features = _read_features(table)
+    if kind == "image":
+        cells = table[_find_column(table, features, "Image", "image", name)].to_pylist()
+        records: list[dict[str, Any]] = [{"image": _bytes_of(cell, f"{name}/{row}")} for row, cell in enumerate(cells)]
+    elif "text" in table.column_names:
+        records = [{"text": text} for text in table["text"].to_pylist()]
+    else:
+        raise InputError(
+            f"{name} must have a column 'text'; got {', '.join(table.column_names)}. Rename the one with the texts."
+        )
+    if "id" in table.column_names:
+        records = [{**record, "id": str(key)} for record, key in zip(records, table["id"].to_pylist(), strict=True)]
+    return [{**record, **label} for record, label in zip(records, _read_labels(table, features, name), strict=True)]
+
+
+def only_part(parts: dict[str, T], folder: Path) -> tuple[str, T]:
+    """The one part of a dataset and its name; training and test records are not joined unasked.
+
+    Raises:
+        InputError: Several.
+    """
+    first = next(iter(parts))
+    if len(parts) > 1:
+        is_apart = (folder / first / "state.json").is_file()
+        advice = (
+            f"Name the folder of one, such as {folder / first}." if is_apart else "Put each in a folder of its own."
+        )
+        raise InputError(f"{folder} must hold one part of a dataset; got {', '.join(parts)}. {advice}")
+    return first, parts[first]
+
+
+def _read_labels(table: Any, features: dict[str, Any], name: str) -> list[dict[str, str]]:
+    kinds = [features.get(column, {}).get("_type") for column in table.column_names]
+    if "label" not in table.column_names and "ClassLabel" not in kinds:
+        return [{}] * table.num_rows
+    column = _find_column(table, features, "ClassLabel", "label", name)
+    declared = features.get(column, {}).get("names")
+    names = dict(enumerate(map(str, declared))) if isinstance(declared, list) else {}
+    values = table[column].to_pylist()
+    labels = [{"label": "" if value is None else str(value)} for value in values]
+    return [
+        {**label, "class": names[value]} if isinstance(value, int) and value in names else label
+        for value, label in zip(values, labels, strict=True)
+    ]
+
+
+def _check_table(table: Any, name: str) -> None:
     if table.num_rows == 0 or len(set(table.column_names)) < len(table.column_names):
         raise InputError(f"{name} must have rows, and columns of different names; got {table.num_rows} rows.")
+
+
+def _read_images(table: Any, name: str, image_size: tuple[int, int] | None, *, is_shown: bool) -> ImageData:
+    _check_table(table, name)
     features = _read_features(table)
     images = _find_column(table, features, "Image", "image", name)
     labels = _find_column(table, features, "ClassLabel", "label", name)

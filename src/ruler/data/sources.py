@@ -6,15 +6,17 @@ import zlib
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from ruler.core.errors import FileFormatError, InputError
+from ruler.core.errors import FileFormatError, InputError, UnknownNameError
 from ruler.core.locations import cache_folder, data_folder
 from ruler.core.optional import load_optional
+from ruler.core.registry import Registry
 
+T = TypeVar("T")
 Place = Literal["RULER_DATA", "cache", "scikit-learn", "to download"]
 TABLE_SUFFIXES = (".csv", ".csv.gz", ".parquet")
 
@@ -70,7 +72,29 @@ def is_path(name_or_path: str | os.PathLike[str], known: Collection[str], suffix
     if name_or_path in known:
         return False
     looks_like_one = name_or_path.lower().endswith(suffixes) or "/" in name_or_path or os.sep in name_or_path
-    return looks_like_one or Path(name_or_path).is_dir()
+    return looks_like_one or Path(name_or_path).exists()
+
+
+def find_set(name: str, known: Registry[T]) -> T:
+    """The published set of that name, where `is_path` found nothing of that name on this machine.
+
+    Raises:
+        UnknownNameError: No such set; says the nearest, and that there is no such path.
+    """
+    try:
+        return known[name]
+    except UnknownNameError as error:
+        raise UnknownNameError(f"{error} There is no file or folder of that name either.") from None
+
+
+def check_exists(path: Path) -> None:
+    """There is a file or folder at that path.
+
+    Raises:
+        InputError: There is nothing.
+    """
+    if not path.exists():
+        raise InputError(f"path must be an existing file or folder; got {str(path)!r}. Check the spelling.")
 
 
 def read_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:

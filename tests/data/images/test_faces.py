@@ -1,3 +1,5 @@
+import json
+
 import numpy as np
 import pytest
 
@@ -41,6 +43,24 @@ def test_own_folder_predicts_the_person_unless_labels_say_else(people, tmp_path)
     faces = load_faces(people, labels=tmp_path / "ages.csv", image_size=(2, 2))
     assert (faces.target.tolist(), faces.classes) == ([0, 0, 1, 1, 0, 0], ("old", "young"))
     assert faces.images.shape == (6, 2, 2, 3)
+
+
+def test_own_dataset_is_labelled_by_person(tmp_path, image_bytes):
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    features = {"person": {"_type": "ClassLabel", "names": ["cy", "ann", "nobody"]}}
+    notes = {"huggingface": json.dumps({"info": {"features": features}})}
+    cells = [image_bytes(seed=number) for number in range(3)]
+    table = pyarrow.table({"image": cells, "person": [1, 0, 1]}).replace_schema_metadata(notes)
+    folder = tmp_path / "faces"
+    folder.mkdir()
+    parquet.write_table(table, folder / "train-0.parquet")
+    faces = load_faces(folder)
+    assert (faces.groups.tolist(), faces.target.tolist()) == (["ann", "cy", "ann"], [1, 0, 1])
+    (tmp_path / "ages.csv").write_text("who,age\ncy,old\nann,young\n")
+    assert load_faces(folder, labels=tmp_path / "ages.csv").target.tolist() == [1, 0, 1]
+    parquet.write_table(table, folder / "test-0.parquet")
+    with pytest.raises(InputError, match="faces must hold one part of a dataset; got test, train"):
+        load_faces(folder)
 
 
 @pytest.mark.parametrize(
@@ -102,6 +122,7 @@ def test_labels_twice_or_never(tmp_path):
 def test_image_size_is_for_folders_alone(tmp_path):
     with pytest.raises(InputError, match=r"image_size must be left out for a published set; got \(8, 8\) for 'lfw'"):
         load_faces("lfw", image_size=(8, 8))
+    (tmp_path / "f.npz").touch()
     with pytest.raises(InputError, match=r"image_size must be left out for an \.npz file; got \(8, 8\)"):
         load_faces(tmp_path / "f.npz", image_size=(8, 8))
 
@@ -112,5 +133,7 @@ def test_another_version_and_another_name(tmp_path):
         np.savez(tmp_path / "images" / "lfw.npz", **_arrays(**changes))
         with pytest.raises(DataMismatchError, match=r"LFW must be the copy .* instead of 227cd7ef2238\)"):
             load_faces(root=tmp_path)
-    with pytest.raises(UnknownNameError, match="face set must be one of lfw; got 'celeba'"):
+    with pytest.raises(UnknownNameError, match=r"one of lfw; got 'celeba'\. There is no file or folder of that name"):
         load_faces("celeba")
+    with pytest.raises(InputError, match="path must be an existing file or folder; got 'celeba'"):
+        load_faces("./celeba")

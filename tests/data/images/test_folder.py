@@ -85,6 +85,11 @@ def test_anything_else_is_refused(content):
         decode_image(content, "a/b.png")
 
 
+def test_what_is_no_image_is_said_in_words():
+    with pytest.raises(FileFormatError, match=r"a file that cannot be read \(not one of the two\)\. Remove or convert"):
+        decode_image(b"text", "a/b.png")
+
+
 def _fill(folder, files):
     for name, pixels in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)

@@ -63,8 +63,13 @@ def test_name_of_a_folder_here_needs_no_slash_and_a_published_name_wins(folder, 
     monkeypatch.chdir(folder.parent)
     assert load_images("pets", test_fraction=0.5).train.name == "pets"
     (folder.parent / "svhn").mkdir()
-    with pytest.raises(UnknownNameError, match="image set must be one of cifar10, cifar100, svhn; got 'pests'"):
+    with pytest.raises(
+        UnknownNameError,
+        match=r"set must be one of cifar10, cifar100, svhn; got 'pests'\. There is no file or folder of that name",
+    ):
         load_images("pests")
+    with pytest.raises(InputError, match=r"path must be an existing file or folder; got 'pests'\. Check the spelling"):
+        load_images("./pests", image_size=(2, 2))
 
 
 def test_parts_named_train_and_test_are_kept(tmp_path, folder):
@@ -92,6 +97,7 @@ def test_image_size_is_for_folders_alone(folder, tmp_path):
     assert load_images(folder, test_fraction=0.5, image_size=(2, 3)).train.images.shape == (5, 2, 3, 3)
     with pytest.raises(InputError, match=r"image_size must be left out for a published set; got \(8, 8\) for 'svhn'"):
         load_images("svhn", image_size=(8, 8))
+    (tmp_path / "x.npz").touch()
     with pytest.raises(InputError, match=r"image_size must be left out for an \.npz file; got \(8, 8\)"):
         load_images(tmp_path / "x.npz", image_size=(8, 8))
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler.core.errors import DataMismatchError, DownloadError, InputError, UnknownNameError
+from ruler.core.errors import DataMismatchError, DownloadError, FileFormatError, InputError, UnknownNameError
 from ruler.data import TEXT_SETS, choose_groups, load_texts, split_sentences
 from ruler.data.texts.texts import hash_texts
 
@@ -121,6 +121,17 @@ def test_absent_set_says_how_to_get_it(tmp_path, monkeypatch):
 def test_wrong_arguments(table, arguments, error, message):
     with pytest.raises(error, match=message):
         load_texts(table, **arguments)
+
+
+def test_path_that_is_not_there_or_no_table(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UnknownNameError, match=r"got 'notes\.tsv'\. There is no file or folder of that name either"):
+        load_texts("notes.tsv", column="note")
+    with pytest.raises(InputError, match=r"path must be an existing file or folder; got 'notes\.csv'"):
+        load_texts("notes.csv", column="note")
+    (tmp_path / "notes.tsv").touch()
+    with pytest.raises(FileFormatError, match=r"path must end in \.csv, \.csv\.gz, \.parquet; got 'notes\.tsv'"):
+        load_texts("notes.tsv", column="note")
 
 
 def test_column_is_for_own_tables():

@@ -12,11 +12,12 @@ import numpy.typing as npt
 from ruler.core.errors import FileFormatError, InputError
 from ruler.core.types import IndexArray
 from ruler.data.homes.lfw import download_lfw
+from ruler.data.huggingface import is_dataset_folder, only_part, read_image_dataset
 from ruler.data.images.data import ImageData
 from ruler.data.images.files import write_arrays
 from ruler.data.images.folder import read_image_folder
 from ruler.data.images.sets import FACE_SETS, FaceSet
-from ruler.data.sources import cached_file, is_path, locate, read_arrays, read_table
+from ruler.data.sources import cached_file, check_exists, find_set, is_path, locate, read_arrays, read_table
 from ruler.data.tables.encoding import encode_classes
 from ruler.data.verification import verify_content
 
@@ -35,14 +36,15 @@ def load_faces(
 
     ``groups`` are the people. ``target`` is what models are trained on: for LFW the gender (0 female, 1 male). The
     download of LFW brings no gender, and it is not guessed from names: give ``labels``. For a folder of your own,
-    one subfolder a person, ``target`` is the person unless ``labels`` say something else.
+    one subfolder a person, or a Hugging Face dataset saved on disk, in one part and labelled by person, ``target`` is
+    the person unless ``labels`` say something else.
 
     Args:
-        name_or_path: ``"lfw"``, or a path to a folder, or to an ``.npz`` with the arrays images, identity, names and,
-            if known, gender.
+        name_or_path: ``"lfw"``, or a path to a folder or dataset, or to an ``.npz`` with the arrays images, identity,
+            names and, if known, gender.
         labels: Table (.csv, .csv.gz or .parquet) whose first column is the person and whose second is the label.
         root: Data folder to use instead of the one that ``RULER_DATA`` names.
-        image_size: Height and width that all images are resized to; for your own folder only.
+        image_size: Height and width that all images are resized to; for your own folder or dataset only.
         progress: Show on stderr, if it is a terminal, how far reading or downloading is.
 
     Returns:
@@ -58,11 +60,11 @@ def load_faces(
     Example:
         >>> load_faces("lwf")
         Traceback (most recent call last):
-        ruler.core.errors.UnknownNameError: face set must be one of lfw; got 'lwf'. Did you mean 'lfw'?
+        ruler.core.errors.UnknownNameError: face set must be one of lfw; got 'lwf'. Did you mean 'lfw'? ...
     """
     if is_path(name_or_path, FACE_SETS, (".npz",)):
         return _load_own(Path(name_or_path), labels, image_size, progress=progress)
-    entry = FACE_SETS[str(name_or_path)]
+    entry = find_set(str(name_or_path), FACE_SETS)
     if image_size is not None:
         raise InputError(f"image_size must be left out for a published set; got {image_size} for {entry.key!r}.")
     path = locate(entry, None if root is None else Path(root)).path or fetch_faces(entry.key, progress=progress)
@@ -104,16 +106,21 @@ def fetch_faces(name: str = "lfw", *, progress: bool = False) -> Path:
 def _load_own(
     path: Path, labels: str | os.PathLike[str] | None, image_size: tuple[int, int] | None, *, progress: bool
 ) -> ImageData:
+    check_exists(path)
     if not path.is_dir():
         if image_size is not None:
             raise InputError(
                 f"image_size must be left out for an .npz file; got {image_size}. Resize the arrays in it."
             )
         return _from_arrays(_read_faces(path), path.name, labels)
-    found = read_image_folder(path, image_size, progress=progress)
-    people = np.array(found.classes)
-    target, classes = (found.target, found.classes) if labels is None else _label_people(people, found.target, labels)
-    return replace(found, target=target, classes=classes, groups=people[found.target])
+    if is_dataset_folder(path):
+        _, found = only_part(read_image_dataset(path, image_size, progress=progress), path)
+    else:
+        found = read_image_folder(path, image_size, progress=progress)
+    groups = np.array(found.classes)[found.target]
+    people, identity = np.unique(groups, return_inverse=True)  # a dataset may name people of whom it has no image
+    target, classes = (found.target, found.classes) if labels is None else _label_people(people, identity, labels)
+    return replace(found, target=target, classes=classes, groups=groups)
 
 
 def _read_faces(path: Path) -> dict[str, npt.NDArray[Any]]:

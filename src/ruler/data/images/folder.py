@@ -85,9 +85,10 @@ def decode_image(content: bytes, name: str, image_size: tuple[int, int] | None =
                 raise ValueError(f"mode {image.mode}, more than 8 bits a colour")
             upright = operations.exif_transpose(image).convert("RGB")
     except Exception as error:  # parsers raise anything
+        reason = "not one of the two" if isinstance(error, pillow.UnidentifiedImageError) else error
         raise FileFormatError(
             f"{name} must be a PNG or JPEG image of at most {_MAX_PIXELS:,} pixels and 8 bits a colour; got a file "
-            f"that cannot be read ({error}). Remove or convert it."
+            f"that cannot be read ({reason}). Remove or convert it."
         ) from error
     if image_size is not None:
         upright = upright.resize((image_size[1], image_size[0]), pillow.Resampling.BILINEAR)

@@ -15,7 +15,7 @@ from ruler.data.images.data import ImageData, ImageSplit
 from ruler.data.images.files import make_split, read_image_file, write_arrays
 from ruler.data.images.folder import read_image_folder
 from ruler.data.images.sets import IMAGE_SETS
-from ruler.data.sources import cached_file, is_path, locate
+from ruler.data.sources import cached_file, check_exists, find_set, is_path, locate
 from ruler.data.tables.split import draw_split
 from ruler.data.verification import verify_content
 
@@ -59,12 +59,12 @@ def load_images(
     Example:
         >>> load_images("cifar01")
         Traceback (most recent call last):
-        ruler.core.errors.UnknownNameError: image set must be one of cifar10, ... Did you mean 'cifar10'?
+        ruler.core.errors.UnknownNameError: image set must be one of cifar10, ... Did you mean 'cifar10'? ...
     """
     if is_path(name_or_path, IMAGE_SETS, (".npz",)):
         parts = _read_own(Path(name_or_path), image_size, progress=progress)
         return _as_split(parts, test_fraction, seed)
-    entry = IMAGE_SETS[str(name_or_path)]
+    entry = find_set(str(name_or_path), IMAGE_SETS)
     if image_size is not None:
         raise InputError(
             f"image_size must be left out for a published set; got {image_size} for {entry.key!r}, whose images are "
@@ -103,6 +103,7 @@ def fetch_images(name: str, *, progress: bool = False) -> Path:
 
 
 def _read_own(path: Path, image_size: tuple[int, int] | None, *, progress: bool) -> dict[str, ImageData]:
+    check_exists(path)
     if not path.is_dir():
         if image_size is not None:
             raise InputError(

@@ -15,7 +15,7 @@ from ruler.core.optional import load_optional
 from ruler.core.registry import Registry
 from ruler.core.types import FloatArray, IndexArray
 from ruler.data.homes.covertype import download_covertype
-from ruler.data.sources import TABLE_SUFFIXES, cached_file, is_path, locate, read_table, write_table
+from ruler.data.sources import TABLE_SUFFIXES, cached_file, find_set, is_path, locate, read_table, write_table
 from ruler.data.tables.encoding import encode_classes, encode_features
 from ruler.data.tables.large_sets import LARGE_SETS
 from ruler.data.tables.openml import download_table
@@ -94,7 +94,7 @@ def load_tabular(
     """
     if is_path(name_or_path, _TABLES, TABLE_SUFFIXES):
         return _load_own(Path(name_or_path), target, ids)
-    entry = _TABLES[str(name_or_path)]
+    entry = find_set(str(name_or_path), _TABLES)
     if target is not None or ids is not None:
         raise InputError(
             f"target and ids must be left out for a published set; got target={target!r}, ids={ids!r} "

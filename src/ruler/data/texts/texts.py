@@ -15,7 +15,7 @@ from ruler.core.progress import track
 from ruler.core.registry import Registry
 from ruler.core.types import IndexArray
 from ruler.data.huggingface import read_text_column
-from ruler.data.sources import TABLE_SUFFIXES, is_path, locate, read_table
+from ruler.data.sources import TABLE_SUFFIXES, check_exists, find_set, is_path, locate, read_table
 from ruler.data.texts.sentences import split_sentences
 from ruler.data.texts.sets import TEXT_SETS
 from ruler.data.verification import verify_content
@@ -79,14 +79,14 @@ def load_texts(
     Example:
         >>> load_texts("mtsample")
         Traceback (most recent call last):
-        ruler.core.errors.UnknownNameError: text set must be one of mtsamples; got 'mtsample'. Did you mean 'mtsamples'?
+        ruler.core.errors.UnknownNameError: text set must be one of mtsamples; got 'mtsample'. Did you mean ...
     """
     if by not in ("distinct", "row"):
         raise InputError(f"by must be one of distinct, row; got {by!r}.")
     if is_path(name_or_path, TEXT_SETS, TABLE_SUFFIXES):
         path = Path(name_or_path)
         return _cut_documents(path.name, _read_own(path, column), by, is_shown=progress)
-    entry = TEXT_SETS[str(name_or_path)]
+    entry = find_set(str(name_or_path), TEXT_SETS)
     if column is not None:
         raise InputError(f"column must be left out for a published set; got {column!r} for {entry.key!r}.")
     path = locate(entry, None if root is None else Path(root)).path or fetch_texts(entry.key)
@@ -125,6 +125,7 @@ def hash_texts(texts: Iterable[str]) -> str:
 
 
 def _read_own(path: Path, column: str | None) -> dict[int, str]:
+    check_exists(path)
     if path.is_dir():
         return _as_texts(read_text_column(path, column), str(column))
     table = read_table(path)

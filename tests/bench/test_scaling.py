@@ -23,11 +23,16 @@ def test_the_fit_finds_the_model_behind_noisy_points():
 
 def test_devices_share_the_work_and_a_sample_needs_less():
     device = Device("one", tflops=100, exact_over_first=2, read_gb_s=1)
-    one, many = (project_search(1e7, 1e7, 128, device, n) for n in (1, 10))
-    assert one["hours"] == pytest.approx(10 * many["hours"])
-    assert one["pflop"] == 2 * 1e14 * 128 / 1e15
-    assert one["hours"] == pytest.approx((one["pflop"] * 1e3 / 100 * 2 + 2e7 * 512 / 2 / 1e9) / 3600)
-    assert project_search(1e5, 1e7, 128, device, 1)["pflop"] == pytest.approx(one["pflop"] / 100)
+    one, many = (project_search(1e8, 1e8, 128, device, n) for n in (1, 64))
+    assert one["pflop"] == 2 * 1e16 * 128 / 1e15
+    # three blocks of 2^25 rows, six pairs of them, read and multiplied one after the other
+    assert one["terabytes"] == pytest.approx(6 * 2 * 2**25 * 512 / 1e12)
+    assert one["hours"] == pytest.approx((one["pflop"] * 1e3 / 100 * 2 + one["terabytes"] * 1e3) / 3600)
+    # 24 blocks of 2^22 rows, 300 pairs: five rounds on 64 devices, the last one not full
+    assert many["terabytes"] == pytest.approx(300 * 2 * 2**22 * 512 / 1e12)
+    work_hours = (one["pflop"] * 1e3 / 100 * 2 + many["terabytes"] * 1e3) / 3600
+    assert many["hours"] == pytest.approx(5 * work_hours / 300)
+    assert project_search(1e6, 1e8, 128, device, 1)["pflop"] == pytest.approx(one["pflop"] / 100)
 
 
 def test_points_are_measured_and_threads_put_back():

@@ -15,6 +15,7 @@ from ruler.core.optional import load_optional
 from ruler.neighbors import find_neighbors
 from ruler.neighbors.cuda.accelerator import load_rows
 from ruler.neighbors.cuda.fused_pass import FusedScan, can_fuse
+from ruler.neighbors.precision import full_precision
 
 SIZES = ((1_000_000, 128), (1_000_000, 512), (200_000, 2048))
 _CHUNK_ROWS = 4096
@@ -78,7 +79,8 @@ def _time_first_pass(torch: Any, rows: Any) -> tuple[float, float]:
     """Seconds from stored rows to the pairs that float64 must look at."""
     loaded = load_rows(torch, rows, "rows", "cuda")
     scan = FusedScan(torch, loaded, loaded, 1, True, 1)
-    return _time(torch, scan.find_pairs)
+    with full_precision(torch):
+        return _time(torch, scan.find_pairs)
 
 
 def _time_chunks(torch: Any, rows: Any, precision: str) -> tuple[float, float]:

@@ -28,6 +28,7 @@ POINTS = (
 """(rows, width, workers) of self searches on diffuse data."""
 
 _BLOCK_ROWS = 1 << 25
+_TASKS_A_DEVICE = 4
 _MARKERS = ("<!-- measured: begin -->", "<!-- measured: end -->")
 
 
@@ -127,7 +128,8 @@ def _terms(n_rows: int, width: int) -> tuple[float, float, float]:
 def project_search(n_queries: float, n_rows: float, width: int, device: Device, n_devices: int) -> dict[str, float]:
     """What a search cut into pairs of blocks costs on many devices: operations, bytes, hours. An extrapolation.
 
-    Blocks are 2^25 rows of float32. Two different blocks are multiplied for one side and then for the other, so that a
+    Blocks are of float32, of at most 2^25 rows, and halved until every device has several pairs of them; the last round
+    of pairs may leave devices idle. Two different blocks are multiplied for one side and then for the other, so that a
     set searched in itself costs all n^2 products. Reading and computing are added, as if they did not overlap.
 
     Args:
@@ -140,16 +142,25 @@ def project_search(n_queries: float, n_rows: float, width: int, device: Device, 
     Example:
         >>> device = Device("a GPU", tflops=500, exact_over_first=1.5, read_gb_s=2)
         >>> {name: round(value, 2) for name, value in project_search(1e8, 1e8, 128, device, 8).items()}
-        {'pflop': 2560.0, 'terabytes': 0.15, 'hours': 0.27, 'device_hours': 2.15}
+        {'pflop': 2560.0, 'terabytes': 0.67, 'hours': 0.29, 'device_hours': 2.28}
     """
     pflop = 2.0 * n_queries * n_rows * width / 1e15
-    n_tasks = math.ceil(n_queries / _BLOCK_ROWS) * math.ceil(n_rows / _BLOCK_ROWS)
-    block_rows = min(_BLOCK_ROWS, n_rows) + min(_BLOCK_ROWS, n_queries)
-    n_bytes = n_tasks * block_rows * width * 4.0 / (2 if n_queries == n_rows else 1)
-    compute_s = pflop * 1e3 / device.tflops * device.exact_over_first / n_devices
-    read_s = n_bytes / (device.read_gb_s * 1e9) / n_devices
-    hours = (compute_s + read_s) / 3600
+    block_rows, n_tasks = _cut_blocks(n_queries, n_rows, n_devices)
+    n_bytes = n_tasks * (min(block_rows, n_rows) + min(block_rows, n_queries)) * width * 4.0
+    work_s = pflop * 1e3 / device.tflops * device.exact_over_first + n_bytes / (device.read_gb_s * 1e9)
+    hours = math.ceil(n_tasks / n_devices) * work_s / n_tasks / 3600
     return {"pflop": pflop, "terabytes": n_bytes / 1e12, "hours": hours, "device_hours": hours * n_devices}
+
+
+def _cut_blocks(n_queries: float, n_rows: float, n_devices: int) -> tuple[int, int]:
+    """Rows a block and number of pairs of blocks, a pair of a set searched in itself counted once."""
+    block_rows = _BLOCK_ROWS
+    while True:
+        n_blocks, n_query_blocks = math.ceil(n_rows / block_rows), math.ceil(n_queries / block_rows)
+        n_tasks = n_blocks * (n_blocks + 1) // 2 if n_queries == n_rows else n_blocks * n_query_blocks
+        if n_tasks >= _TASKS_A_DEVICE * n_devices or block_rows == 1:
+            return block_rows, n_tasks
+        block_rows //= 2
 
 
 def write_tables(numbers: Mapping[str, Any], page: Path) -> None:

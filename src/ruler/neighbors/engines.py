@@ -6,8 +6,6 @@ speed of memory; with it, 18 to 30 times slower.
 """
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -34,20 +32,6 @@ class Maxima:
 
     upper: FloatArray
     lower: FloatArray
-
-
-@contextmanager
-def full_precision(torch: Any) -> Iterator[None]:
-    """Products as precise as their type says, also where the caller lets torch trade precision for speed."""
-    matmul = torch.backends.cuda.matmul
-    before = torch.get_float32_matmul_precision(), matmul.allow_bf16_reduced_precision_reduction
-    torch.set_float32_matmul_precision("highest")
-    matmul.allow_bf16_reduced_precision_reduction = False
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before[0])
-        matmul.allow_bf16_reduced_precision_reduction = before[1]
 
 
 class Engine(Protocol):

@@ -16,8 +16,9 @@ from ruler.core.errors import InputError
 from ruler.core.progress import show_progress
 from ruler.core.types import Neighbors
 from ruler.neighbors.choice import choose_engine, load_torch_if_worthwhile
-from ruler.neighbors.engines import Engine, full_precision
+from ruler.neighbors.engines import Engine
 from ruler.neighbors.first_pass import Run, Shortlist, Task, count_pairs, scan
+from ruler.neighbors.precision import full_precision
 from ruler.neighbors.recheck import BestRows, recheck
 from ruler.neighbors.rows import UnitRows
 from ruler.neighbors.twins import Collapsed, collapse, expand

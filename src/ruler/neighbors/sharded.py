@@ -18,7 +18,7 @@ from ruler.core.checks import as_matrix, check_number
 from ruler.core.errors import InputError
 from ruler.core.optional import load_optional
 from ruler.core.types import FloatArray, IndexArray, Neighbors
-from ruler.neighbors.engines import full_precision
+from ruler.neighbors.precision import full_precision
 from ruler.neighbors.search import ELSEWHERE, check_request, find_neighbors, search_both
 
 Span = tuple[int, int]

@@ -119,3 +119,18 @@ def test_full_size_tiles_agree_with_plain_torch(width, monkeypatch):
         expected = find_neighbors(rows, base, k=k, exclude_self=base is rows)
         monkeypatch.setattr(fused_pass, "_WORTH_FUSING", 0)
         _assert_equal(find_neighbors(rows, base, k=k, exclude_self=base is rows), expected)
+
+
+@pytest.mark.parametrize("is_self", [True, False])
+@pytest.mark.parametrize("shape", [fused_pass.NARROW, fused_pass.WIDE])
+def test_bands_cover_all_spans_in_grids_that_can_be_launched(shape, is_self, monkeypatch):
+    monkeypatch.setattr(fused_pass, "_MOST_PROGRAMS", 10 * shape.programs)
+    n_queries, n_base = (60_000, 60_000) if is_self else (30_000, 60_000)
+    spans, bands = fused_pass.plan_spans(n_queries, n_base, shape, is_self=is_self)
+    n_query_spans, n_base_spans = -(-n_queries // shape.span), -(-n_base // shape.span)
+    expected = {(a, b) for a in range(n_query_spans) for b in range(n_base_spans) if a <= b or not is_self}
+    assert set(map(tuple, spans.tolist())) == expected
+    assert len(spans) == len(expected)
+    assert [start for start, _ in bands] == [0, *(stop for _, stop in bands[:-1])]
+    assert bands[-1][1] == len(spans)
+    assert max(stop - start for start, stop in bands) == 10

@@ -3,6 +3,7 @@
 The arithmetic of the final similarities is that of the CPU engines, so the answer is the same to the last bit.
 """
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -18,7 +19,8 @@ from ruler.neighbors.cuda.fused_pass import FusedScan, choose_parts
 from ruler.neighbors.cuda.groups import group_on_device
 from ruler.neighbors.cuda.pairs import rows_for
 from ruler.neighbors.cuda.scan import DeviceScan
-from ruler.neighbors.engines import SUB_BLOCK, full_precision
+from ruler.neighbors.engines import SUB_BLOCK
+from ruler.neighbors.precision import full_precision
 from ruler.neighbors.recheck import BestRows
 from ruler.neighbors.rows import hash_multipliers
 from ruler.neighbors.search import check_request
@@ -44,11 +46,16 @@ def search_on_accelerator(
     base_rows = load_rows(torch, base, names[1], device)
     query_rows = base_rows if is_same else load_rows(torch, queries, names[0], device)
     check_request(tuple(query_rows.matrix.shape), tuple(base_rows.matrix.shape), names, k, exclude_self)
-    collapsed_base = _collapse(base_rows)
-    collapsed_queries = collapsed_base if is_same else _collapse(query_rows)
-    with full_precision(torch):
+    with _current_device(torch, base_rows.matrix.device), full_precision(torch):
+        collapsed_base = _collapse(base_rows)
+        collapsed_queries = collapsed_base if is_same else _collapse(query_rows)
         best = _search_distinct(torch, collapsed_queries, collapsed_base, k + (exclude_self and not is_same))
     return expand(best, collapsed_queries, collapsed_base, k=k, exclude_self=exclude_self)
+
+
+def _current_device(torch: Any, device: Any) -> AbstractContextManager[Any]:
+    """Triton launches on the thread's current device, wherever its tensors lie."""
+    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
 @dataclass(frozen=True)

@@ -2,19 +2,19 @@
 
 import importlib
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ruler.core.arithmetic import iterate_blocks
 from ruler.core.progress import show_progress
 from ruler.neighbors.cuda.operands import NARROW_WIDTH, measure_parts, store_rows
 from ruler.neighbors.cuda.pairs import BestPairs, Pairs
+from ruler.neighbors.precision import tensor_cores
 
 MOST_NEIGHBORS = 16
 _WORTH_FUSING = 1e12  # multiply-adds; under it the kernels take longer to load than they save
@@ -27,6 +27,7 @@ _PAIR_BYTES = 12
 _BANDS_A_DOUBLING = 4
 _PAIRS_A_PROGRAM = 8
 _SLOT_BLOCK = 1024
+_MOST_PROGRAMS = (1 << 31) - 1  # of a grid, by CUDA
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,12 @@ class TileShape:
     slice: int
     n_warps: int
     n_stages: int
+
+    @property
+    def programs(self) -> int:
+        """Of a pair of spans: one a tile, or one a row of tiles where a program holds all of its width."""
+        n_rows = self.span // self.rows
+        return n_rows * (self.span // self.columns) if self.slice else n_rows
 
 
 # Two programs a multiprocessor hide each other's start and end: on an H200 as fast as any larger tile, or faster.
@@ -78,6 +85,34 @@ def choose_parts(torch: Any, queries: Any, base: Any, k: int) -> int:
     return measure_parts(torch, queries, base, k)
 
 
+def plan_spans(
+    n_queries: int, n_base: int, shape: TileShape, *, is_self: bool
+) -> tuple[npt.NDArray[np.int32], list[tuple[int, int]]]:
+    """Pairs of spans in the order of their distance, so that all queries see as much at any time, cut into bands.
+
+    Bands grow as the bars rise, but no further than a grid of programs can.
+
+    Example:
+        >>> spans, bands = plan_spans(5000, 5000, WIDE, is_self=True)
+        >>> spans.tolist(), bands
+        ([[0, 0], [1, 1], [2, 2], [0, 1], [1, 2], [0, 2]], [(0, 3), (3, 5), (5, 6)])
+    """
+    n_query_spans, n_base_spans = (-(-n_rows // shape.span) for n_rows in (n_queries, n_base))
+    rows, distance = (part.ravel() for part in np.meshgrid(np.arange(n_query_spans), np.arange(n_base_spans)))
+    columns = rows + distance if is_self else (rows + distance) % n_base_spans
+    is_needed = columns < n_base_spans
+    spans = np.stack([rows, columns], 1)[is_needed].astype(np.int32)
+    begins = np.searchsorted(distance[is_needed], np.arange(n_base_spans + 1))
+    edges = [0]
+    while edges[-1] < n_base_spans:
+        edges.append(min(n_base_spans, edges[-1] + max(1, edges[-1] // _BANDS_A_DOUBLING)))
+    most = _MOST_PROGRAMS // shape.programs
+    bands = ((int(begins[a]), int(begins[b])) for a, b in pairwise(edges))
+    return spans, [
+        (start + first, start + last) for start, stop in bands for first, last in iterate_blocks(stop - start, most)
+    ]
+
+
 class FusedScan:
     """One search: bars rise from band to band, the pairs that reach them are kept and looked at in float64.
 
@@ -106,7 +141,8 @@ class FusedScan:
         """First pass: all products, of which the pairs that may be among the best are kept."""
         self._make_room()
         self._seed()
-        spans, bands = self._plan()
+        spans, bands = plan_spans(len(self.queries), len(self.base), self._shape, is_self=self.is_self)
+        spans = self.torch.from_numpy(spans).to(self._device)
         with show_progress("searching neighbours", len(spans)) as advance:
             for start, stop in bands:
                 self._scan(spans, start, stop)
@@ -123,20 +159,6 @@ class FusedScan:
         self._counter = torch.zeros(1, dtype=torch.int32, device=self._device)
         self._n_found = 0
 
-    def _plan(self) -> tuple[Any, list[tuple[int, int]]]:
-        """Pairs of spans in the order of their distance, so that all queries see as much at any time, and bands."""
-        n_query, n_base = (-(-len(rows) // self._shape.span) for rows in (self.queries, self.base))
-        rows, distance = (part.ravel() for part in np.meshgrid(np.arange(n_query), np.arange(n_base)))
-        columns = rows + distance if self.is_self else (rows + distance) % n_base
-        is_needed = columns < n_base
-        spans = np.stack([rows, columns], 1)[is_needed].astype(np.int32)
-        begins = np.searchsorted(distance[is_needed], np.arange(n_base + 1))
-        edges = [0]
-        while edges[-1] < n_base:
-            edges.append(min(n_base, edges[-1] + max(1, edges[-1] // _BANDS_A_DOUBLING)))
-        bands = [(int(begins[a]), int(begins[b])) for a, b in pairwise(edges)]
-        return self.torch.from_numpy(spans).to(self._device), bands
-
     def _seed(self) -> None:
         """Lower bounds from a sample of the base: without them the first band would keep every pair."""
         torch, n_slots = self.torch, self._slots.shape[1]
@@ -145,7 +167,7 @@ class FusedScan:
         sample = torch.from_numpy((first[:, None] + np.arange(_RUN_ROWS)).ravel()).to(self._device)
         near = self._stored.base[sample].float()
         for start, stop in iterate_blocks(len(self.queries), _SEED_BYTES // (4 * (len(sample) + near.shape[1]))):
-            with _tensor_cores(torch):
+            with tensor_cores(torch):  # TF32 holds float16 to the last bit
                 product = self._stored.queries[start:stop].float() @ near.T
             if self.is_self:
                 own = torch.nonzero((sample >= start) & (sample < stop))[:, 0]
@@ -183,14 +205,14 @@ class FusedScan:
         cut = {"SPAN": shape.span, "BLOCK_ROWS": shape.rows, "BLOCK_COLUMNS": shape.columns, "IS_SELF": self.is_self}
         options = {"N_WARPS": shape.n_warps, "num_warps": shape.n_warps, "num_stages": shape.n_stages}
         n_rows = len(self.queries), len(self.base)
-        n_tiles = len(spans) * (shape.span // shape.rows)
+        grid = (len(spans) * shape.programs,)
         if shape is NARROW:
-            self._kernels.scan_narrow[(n_tiles,)](
+            self._kernels.scan_narrow[grid](
                 stored.queries, stored.base, *room, *n_rows, self._capacity, WIDTH=stored.width, **cut, **options
             )
             return
         describe = self._kernels.TensorDescriptor.from_tensor
-        self._kernels.scan_wide[(n_tiles * (shape.span // shape.columns),)](
+        self._kernels.scan_wide[grid](
             describe(stored.queries, [shape.rows, shape.slice]),
             describe(stored.base, [shape.columns, shape.slice]),
             *(*room, *n_rows, self._capacity, stored.width),
@@ -259,14 +281,3 @@ class FusedScan:
             is_kth = place == self.k - 1
             kth[sorted_rows[is_kth]] = products[order[is_kth]]
         return products >= kth[rows] - slack
-
-
-@contextmanager
-def _tensor_cores(torch: Any) -> Iterator[None]:
-    """TF32 for float32 products, which holds float16 to the last bit."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)

@@ -7,6 +7,7 @@ from typer.testing import CliRunner
 from ruler.bench import cuda, measure, search, shards, studies
 from ruler.cli.app import app
 from ruler.core.errors import RulerError
+from ruler.core.version import __version__
 
 
 @pytest.mark.parametrize("kind", ["diffuse", *(case.kind for case in search.KINDS)])
@@ -40,6 +41,7 @@ def test_bench_writes_its_numbers(tmp_path, monkeypatch):
     numbers = json.loads((tmp_path / "bench.json").read_text())
     assert numbers["search"][0]["engine"] == "ruler"
     assert numbers["machine"]["cores"] >= 1
+    assert numbers["machine"]["ruler"].startswith(__version__)
 
 
 @pytest.mark.parametrize("with_gpu", [False, True])

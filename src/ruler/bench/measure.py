@@ -73,9 +73,11 @@ def _read_status(field: str) -> float:
 
 
 def describe_machine() -> dict[str, Any]:
-    """What the numbers depend on: processor, cores, versions."""
+    """What the numbers depend on: processor, cores, versions, and the commit where RULER is a checkout."""
     import platform
     from importlib import metadata
+
+    from ruler.experiment.provenance import describe_run
 
     processor = platform.processor() or platform.machine()
     with contextlib.suppress(OSError):
@@ -85,7 +87,9 @@ def describe_machine() -> dict[str, Any]:
     for package in ("numpy", "torch", "faiss-cpu", "scikit-learn"):
         with contextlib.suppress(metadata.PackageNotFoundError):
             versions[package] = metadata.version(package)
+    run = describe_run("cpu")
     return {
+        "ruler": run.ruler_version if run.commit is None else f"{run.ruler_version} ({run.commit})",
         "processor": processor,
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "python": platform.python_version(),

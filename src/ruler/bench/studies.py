@@ -45,7 +45,7 @@ def time_studies(names: Sequence[str], device: str, out: Path, options: Sequence
 
     Args:
         names: Keys of `TABULAR`.
-        device: ``cpu`` or ``cuda``.
+        device: ``cpu`` or ``cuda``; mini batches stay on the CPU.
         out: Folder that keeps the results.
         options: Further words for `ruler reproduce`.
 
@@ -66,7 +66,8 @@ def time_studies(names: Sequence[str], device: str, out: Path, options: Sequence
             elapsed_s = time.perf_counter() - started_s
         if done.returncode:
             raise RulerError(f"study {name} must end well to be timed; it said: {done.stderr.strip()[-500:]}")
-        yield StudyTiming(name, device, len(load_results(folder)), elapsed_s)
+        rows = load_results(folder)
+        yield StudyTiming(name, ", ".join(sorted(rows["device"].unique())), len(rows), elapsed_s)
 
 
 @contextmanager

@@ -19,7 +19,7 @@ _SETS = ("breast_cancer", "phoneme", "magic")
 
 def bench(
     quick: Annotated[
-        bool, typer.Option("--quick", help="Only (20k, 128) on every kind of data, under a minute.")
+        bool, typer.Option("--quick", help="Only (20k, 128) on every kind of data, a minute or two.")
     ] = False,
     json_file: Annotated[Path | None, typer.Option("--json", help="Also write all numbers to this file.")] = None,
 ) -> None:
@@ -39,6 +39,7 @@ def bench(
     machine = describe_machine()
     table = _table(machine)
     timings: list[dict[str, Any]] = []
+    numbers: dict[str, Any] = {"machine": machine, "search": timings}
     without_sklearn = tuple(name for name in ENGINES if "scikit" not in name)
     runs = [((*SIZES[:1], *KINDS), without_sklearn)] if quick else [(SIZES, tuple(ENGINES)), (KINDS, without_sklearn)]
     with console.status("measuring ..."):
@@ -46,6 +47,7 @@ def bench(
             for timing in time_cases(cases, engines):
                 timings.append(timing.as_dict())
                 table.add_row(*_row(timings[-1]), end_section=timing.engine == engines[-1])
+                _save(numbers, json_file)
         if has_cuda():
             from ruler.bench.cuda import describe_device, time_on_cuda
 
@@ -53,11 +55,11 @@ def bench(
             for timing in time_on_cuda():
                 timings.append(timing.as_dict())
                 table.add_row(*_row(timings[-1]))
+                _save(numbers, json_file)
     console.print(table)
     with console.status("measuring ..."):
-        protocol = [found.as_dict() for found in time_protocol(_QUICK_SETS if quick else _SETS)]
-    console.print(_draw_protocol(protocol))
-    numbers: dict[str, Any] = {"machine": machine, "search": timings, "protocol": protocol}
+        numbers["protocol"] = [found.as_dict() for found in time_protocol(_QUICK_SETS if quick else _SETS)]
+    console.print(_draw_protocol(numbers["protocol"]))
     _save(numbers, json_file)
     for part in () if quick else _time_longer(console):
         _save(numbers | part, json_file)

@@ -13,6 +13,8 @@ from ruler.paper.results import check_results
 from ruler.paper.tables import compute_numbers
 
 FRACTIONS = (0.01, 0.05, 0.1)
+TWO = ("original", "oracle")
+SIX = (*APPROXIMATE_METHODS, *TWO)
 
 
 def draw_results(seed=0):
@@ -59,9 +61,8 @@ def draw_results(seed=0):
 
 
 def _primary():
-    methods = (*APPROXIMATE_METHODS, "oracle", "original")
-    for dataset, method, fraction, seed in itertools.product(DATASETS, methods, FRACTIONS, range(10)):
-        yield "primary", dataset, method, fraction, seed, {}
+    for dataset, method, fraction, seed in itertools.product(DATASETS, SIX, FRACTIONS, range(10)):
+        yield "primary", dataset, method, fraction, seed, _rate_of(method)
 
 
 def _bad_teacher():
@@ -71,12 +72,16 @@ def _bad_teacher():
 
 def _oracle_null():
     for dataset, (seed, other) in itertools.product(DATASETS, itertools.combinations(range(10), 2)):
-        yield "oracle-null", dataset, "oracle", 0.05, seed, {"other_seed": other}
+        yield "oracle-null", dataset, "oracle", 0.05, seed, {"other_seed": other, "learning_rate": np.nan}
 
 
 def _minibatch():
-    for dataset, method, seed in itertools.product(DATASETS, APPROXIMATE_METHODS, range(5)):
-        yield "minibatch", dataset, method, 0.05, seed, {"batch_size": 128}
+    for dataset, method, seed in itertools.product(DATASETS, SIX, range(5)):
+        yield "minibatch", dataset, method, 0.05, seed, {"batch_size": 128, **_rate_of(method)}
+
+
+def _rate_of(method):
+    return {"learning_rate": np.nan} if method in TWO else {}
 
 
 def _learning_rate():
@@ -93,7 +98,6 @@ def _forget_seeds():
 RANKS = np.array([-1.2, -0.3, 0.0, 0.4, 1.1])
 RANKS = (RANKS - RANKS.mean()) / RANKS.std(ddof=1)  # five seeds whose mean is 0 and whose SD is 1
 SEVEN = (*APPROXIMATE_METHODS, "bad_teacher", "oracle", "original")
-TWO = ("original", "oracle")
 N_FORGET = {"covertype": 4000, "higgs": 2049, "cifar10": 500, "svhn": 500, "cifar100": 500}
 
 
@@ -112,8 +116,8 @@ def draw_diagnostics():
             ["images"], ["cifar10", "svhn", "cifar100"], ["small_cnn", "resnet18"], ["random"], [0.05], SEVEN
         ),
         *itertools.product(["faces"], ["lfw"], ["resnet18"], ["random"], FRACTIONS, SEVEN),
-        *itertools.product(["faces"], ["lfw"], ["resnet18"], ["most_frequent"], FRACTIONS, TWO),
-        *itertools.product(["faces"], ["lfw"], ["resnet18"], ["single"], [0.01], TWO),
+        *itertools.product(["faces"], ["lfw"], ["resnet18"], ["most_frequent"], [0.1], TWO),
+        *itertools.product(["faces"], ["lfw"], ["resnet18"], ["single"], [0.1], TWO),
         *itertools.product(["clinical"], ["mtsamples"], ["bert_mlm"], ["random"], FRACTIONS, SEVEN),
         *itertools.product(["clinical"], ["mtsamples_rows"], ["bert_mlm"], ["random"], FRACTIONS, TWO),
     ]
@@ -129,10 +133,10 @@ def draw_diagnostics():
         frame[metric] = mean + sd * np.tile(RANKS, len(cells))
     is_faces = frame.study == "faces"
     return frame.assign(
-        learning_rate=np.where(frame.method.isin(TWO), np.nan, 5e-4),
-        batch_size=256.0,
+        learning_rate=np.where(frame.method.isin(TWO), np.nan, np.where(frame.study == "clinical", 5e-5, 5e-4)),
+        batch_size=frame.study.map({"large-tabular": 256.0, "images": 128.0, "faces": 128.0, "clinical": 16.0}),
         forget_seed=999,
-        teacher_seed=np.nan,
+        teacher_seed=np.where(frame.method == "bad_teacher", 100.0, np.nan),
         other_seed=np.nan,
         n_forget=frame.dataset.map(N_FORGET).fillna(4324 * frame.forget_fraction).round(),
         n_groups=np.where(is_faces, np.ceil(158 * frame.forget_fraction), np.nan),

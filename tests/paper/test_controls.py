@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from ruler.paper.diagnostics.readings import read_face_controls, read_leak
+from ruler.paper.diagnostics.readings import read_chance, read_face_controls, read_leak
 from ruler.paper.intervals import combine_p_values
 from ruler.paper.results import check_results
 from ruler.paper.tables import TABLES
@@ -59,8 +59,7 @@ def test_the_difference_of_models_is_paired_by_seed_and_forget_set(diagnostics):
 def test_every_choice_of_identities_has_its_row(diagnostics):
     numbers = compute(diagnostics, "face_controls")
     places = set(zip(numbers.forget_choice, numbers.forget_fraction, strict=True))
-    expected = {(choice, part) for choice in ("random", "most_frequent") for part in (0.01, 0.05, 0.1)}
-    assert places == expected | {("single", 0.01)}
+    assert places == {("random", 0.01), ("random", 0.05), ("random", 0.1), ("most_frequent", 0.1), ("single", 0.1)}
 
 
 def read_first(results):
@@ -73,7 +72,7 @@ def test_an_oracle_that_gives_as_much_is_read_as_no_memorisation(diagnostics):
     ].to_numpy()
     text = read_first(diagnostics)
     assert "as much without training on them, so not memorisation" in text
-    assert "(2 identities, 43 images)" in text
+    assert "(2 people, 43 images)" in text
     assert "not memorisation. Identities that neither model saw have 0.514. Other sets" in text
     assert "neither model saw" not in read_first(diagnostics.assign(m4_held_out=np.nan))
 
@@ -101,9 +100,44 @@ def test_placebo_sets_say_what_so_few_identities_give(diagnostics):
     assert "lies within that (combined p = 0.500)" in read_first(wide)
     bare = diagnostics.assign(m4_placebo_low=np.nan, m4_placebo_p=np.nan, n_groups=np.nan)
     assert "Placebo sets were not measured." in read_first(bare)
-    assert "identities not counted" in read_first(bare)
+    assert "people not counted" in read_first(bare)
     no_p = diagnostics.assign(m4_placebo_p=np.nan)
-    assert read_first(no_p).endswith("lies beyond that.")
+    assert "lies beyond that. The paper's" in read_first(no_p)
+
+
+def test_the_papers_rank_is_held_against_the_placebo_sets(diagnostics):
+    assert read_first(diagnostics).endswith("The paper's M4 of 0.941 lies beyond it.")
+    assert read_first(diagnostics.assign(m4_placebo_high=0.96)).endswith("The paper's M4 of 0.941 lies within it.")
+    assert "The paper's" not in read_first(diagnostics.assign(m4_placebo_high=np.nan))
+    numbers = compute(diagnostics, "face_controls")
+    holds = numbers[numbers.column == "m4_placebo_holds_paper"]
+    assert holds.forget_choice.unique().tolist() == ["random"]  # the paper has no other choice of identities
+    assert holds.value.tolist() == [0, 1, 1]
+
+
+def test_other_choices_are_named_by_people_and_images_not_by_a_fraction(diagnostics):
+    is_single = diagnostics.forget_choice == "single"
+    diagnostics.loc[is_single, ["n_groups", "n_forget"]] = [1, 11]
+    numbers = compute(diagnostics, "face_controls")
+    *_, most, alone = read_face_controls(numbers)
+    assert most.startswith("most frequent (16 people, 432 images): ")
+    assert most.endswith("not a test among single identities of that size, for no other has as many images.")
+    assert alone.startswith("one alone (one person, 11 images): ")
+    assert "Other identities alone, of any number of images, stray from 0.300 to 0.800" in alone
+    assert "not a test among" not in alone
+    rows = arrange(numbers, TABLES["face_controls"].layout).rows
+    assert [row.labels[2:] for row in rows[2:]] == [("random", "10%"), ("most frequent", ""), ("one alone", "")]
+
+
+def test_chance_is_told_of_the_fewest_identities_measured(diagnostics):
+    diagnostics.loc[diagnostics.forget_choice == "single", "m4_placebo_low"] = 0.1
+    text = read_chance(compute(diagnostics, "face_controls"))
+    assert "one alone from 0.100 to 0.800; random sets grown to 1% of the images" in text
+    assert text.endswith("Sets of exactly two were not measured apart.")
+    several = read_chance(compute(diagnostics[diagnostics.forget_choice != "single"], "face_controls"))
+    assert "one alone" not in several
+    assert "from 0.300 to 0.800" in several
+    assert read_chance(compute(diagnostics.assign(m4_placebo_low=np.nan), "face_controls")) == ""
 
 
 def test_the_leak_is_the_difference_of_the_two_splits(diagnostics):
@@ -134,4 +168,4 @@ def test_no_printed_row_is_blank(diagnostics, table):
     assert printed.rows
     for row in printed.rows:
         empty = [column.header for column, cell in zip(printed.columns, row.cells, strict=True) if not cell.text]
-        assert set(empty) <= {"paper"}, row.keys
+        assert set(empty) <= {"paper", "holds the paper's"}, row.keys

@@ -107,5 +107,5 @@ def test_the_original_stands_first_and_a_spread_has_no_sign(diagnostics):
 def test_group_headings_stand_over_their_columns(diagnostics):
     lines = to_latex(arrange(compute(diagnostics, "face_controls"), TABLES["face_controls"].layout), "x").splitlines()
     groups = next(line for line in lines if "multicolumn" in line)
-    assert groups.startswith(" & " * 6 + r"\multicolumn{3}{c}{$M_4$}")
-    assert lines[lines.index(groups) + 1].startswith(r"\cmidrule(lr){7-9}")
+    assert groups.startswith(" & " * 6 + r"\multicolumn{4}{c}{$M_4$}")
+    assert lines[lines.index(groups) + 1].startswith(r"\cmidrule(lr){7-10}")

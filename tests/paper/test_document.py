@@ -5,7 +5,15 @@ import pytest
 
 from ruler.paper.comparison import compare_numbers
 from ruler.paper.document import write_document
-from ruler.paper.explanations import EXPLANATIONS, FEWER_ROWS, OTHER_ENCODER, explain, find_traits
+from ruler.paper.explanations import (
+    EXPLANATIONS,
+    FEWER_ROWS,
+    OTHER_ENCODER,
+    OTHER_THAN_IDENTITIES,
+    UNTESTED_IDENTITIES,
+    explain,
+    find_traits,
+)
 from ruler.paper.results import check_results
 from ruler.paper.tables import compute_numbers
 
@@ -106,23 +114,49 @@ def test_every_reason_can_apply(all_comparison):
     comparison = all_comparison
     rows = comparison[comparison.n.notna()].assign(paper=np.nan, difference=0.0).to_dict("records")
     rows += comparison[comparison.n.notna()].to_dict("records")
-    traits = frozenset({"ensemble", OTHER_ENCODER, FEWER_ROWS})
+    traits = frozenset({"ensemble", OTHER_ENCODER, FEWER_ROWS, OTHER_THAN_IDENTITIES, UNTESTED_IDENTITIES})
     stated = {text for row in rows for text in explain(row, traits)}
     assert stated == {entry.text for entry in EXPLANATIONS}
 
 
 def test_a_diagnostic_reason_is_stated_only_of_runs_it_is_true_of(diagnostics):
     checked = check_results(diagnostics)
-    assert find_traits(checked) == {"protocol", OTHER_ENCODER, FEWER_ROWS}
+    assert find_traits(checked) == {"protocol", OTHER_ENCODER, FEWER_ROWS, UNTESTED_IDENTITIES}
     row = ROW | {"table": "text", "study": "clinical", "dataset": "mtsamples"}
     assert any("Bio_ClinicalBERT" in text for text in explain(row, find_traits(checked)))
     as_paper = checked.assign(model=checked.model.replace("small-encoder", "emilyalsentzer/Bio_ClinicalBERT"))
     as_paper.loc[as_paper.dataset == "higgs", "n_forget"] = 4000
-    assert find_traits(as_paper) == {"protocol"}
+    assert find_traits(as_paper) == {"protocol", UNTESTED_IDENTITIES}
     assert not any("Bio_ClinicalBERT" in text for text in explain(row, find_traits(as_paper)))
     image = ROW | {"table": "13", "study": "images", "dataset": "svhn"}
     assert any("crops" in text for text in explain(image, frozenset()))
     assert not any("crops" in text for text in explain(image | {"dataset": "cifar10"}, frozenset()))
+
+
+def test_identities_are_no_reason_where_placebo_sets_leave_out_the_papers_rank(diagnostics):
+    faces = check_results(diagnostics[diagnostics.study == "faces"])
+    row = ROW | {"table": "14", "study": "faces", "dataset": "lfw", "column": "m4_mean", "method": "original"}
+
+    def explain_with(high):
+        traits = find_traits(faces.assign(m4_placebo_high=high))
+        return [text for text in explain(row, traits) if "identities are not the paper's" in text]
+
+    for high in (0.8, math.nan):  # the range holds two of the paper's three values; no range was measured
+        [text] = explain_with(high)
+        assert "M4 depends on which they are." in text
+    [text] = explain_with(0.7)
+    assert "that alone does not explain the paper's M4 before unlearning" in text
+
+
+def test_the_page_lists_planned_cells_that_were_not_run(all_results, all_comparison, tmp_path):
+    checked = check_results(all_results)
+    is_left_out = (checked.method == "bad_teacher") & (checked.dataset == "cifar100")
+    write_document(checked[~is_left_out], all_comparison, tmp_path / "page.md")
+    page = (tmp_path / "page.md").read_text()
+    assert "| images | 200 of 210 | 3 | Three-layer CNN, ResNet-18 |" in page
+    _, _, section = page.partition("## Not measured")
+    assert "| images | CIFAR-100 | Three-layer CNN, ResNet-18 | Bad Teacher | 5% | 0 to 4 | 10 |" in section
+    assert "| Table 2 | faces | 2 | a setting, not a measurement |" in section
 
 
 def test_old_tabular_and_new_diagnostic_results_share_a_page(all_results, all_comparison, tmp_path):

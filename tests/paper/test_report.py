@@ -1,6 +1,7 @@
 import importlib
 import subprocess
 import sys
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -79,6 +80,14 @@ def test_without_matplotlib_all_but_the_figures_is_written(small, tmp_path, monk
     assert (tmp_path / "comparison.csv").exists()
     assert (tmp_path / "reproduction.md").exists()
     assert not (tmp_path / "figures").exists()
+
+
+@pytest.mark.slow
+def test_the_page_in_the_docs_is_that_of_the_recorded_rows(tmp_path, monkeypatch):
+    monkeypatch.setattr(report, "write_figures", lambda *_: [])
+    docs = Path(__file__).parents[2] / "docs"
+    write_all(pd.read_parquet(docs / "results.parquet"), tmp_path)
+    assert (docs / "reproduction.md").read_text() == (tmp_path / "reproduction.md").read_text()
 
 
 def test_importing_the_room_loads_no_heavy_package():

@@ -7,6 +7,7 @@ from ruler.core.files import write_atomically
 from ruler.paper.diagnostics.sections import describe_diagnostics
 from ruler.paper.explanations import explain, find_traits
 from ruler.paper.markdown import print_number, table_lines
+from ruler.paper.plan import list_missing
 from ruler.paper.results import split_by
 from ruler.paper.runs import describe_runs
 from ruler.paper.tables import TABLES
@@ -35,7 +36,7 @@ def write_document(results: "pd.DataFrame", comparison: "pd.DataFrame", path: Pa
         for name in dict.fromkeys(comparison["table"])
         if name in TABLES
     ]
-    sections += [describe_diagnostics(results, comparison), _list_unmeasured(comparison)]
+    sections += [describe_diagnostics(results, comparison), _list_unmeasured(results, comparison)]
     write_atomically(path, "\n".join(line for section in sections for line in section).rstrip() + "\n")
 
 
@@ -111,14 +112,14 @@ def _traits_of(row: dict[str, Any], traits: Traits) -> frozenset[str]:
     return frozenset(trait for study in studies for trait in traits.get(study, ()))
 
 
-def _list_unmeasured(comparison: "pd.DataFrame") -> list[str]:
+def _list_unmeasured(results: "pd.DataFrame", comparison: "pd.DataFrame") -> list[str]:
     missing = comparison[comparison["n"].isna()]
-    if missing.empty:
-        return []
     header = ("Table", "Study", "Numbers", "Why")
     groups = missing.groupby(["table", "study", "note"], sort=False).size().reset_index(name="n")
     rows = [[_name(group["table"]), group["study"], str(group["n"]), group["note"]] for group in _records(groups)]
-    return ["## Not measured", "", *table_lines(header, rows)]
+    numbers = ["Numbers of the paper:", "", *table_lines(header, rows), ""] if rows else []
+    cells = list_missing(results)
+    return ["## Not measured", "", *cells, *numbers] if cells or numbers else []
 
 
 def _records(frame: "pd.DataFrame") -> list[dict[str, Any]]:

@@ -7,12 +7,17 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from ruler.paper.names import DIAGNOSTIC_STUDIES, TABULAR_STUDIES
+from ruler.paper.tables.controls import compute_face_controls
 from ruler.paper.tables.diagnostics import tell_size
 
 if TYPE_CHECKING:
     import pandas as pd
 
 OTHER_ENCODER, FEWER_ROWS = "another language model", "fewer rows"
+OTHER_THAN_IDENTITIES, UNTESTED_IDENTITIES = (
+    "placebo sets leave out the paper's M4",
+    "placebo sets allow the paper's M4",
+)
 _PAPER_ENCODER = "ClinicalBERT"
 _BORDER = (0.02, 0.12)
 _DRAW_REACH = 0.001  # twice what the draw was seen to move M2 on one dataset
@@ -160,10 +165,19 @@ EXPLANATIONS = (
         applies=lambda row: row["dataset"] in ("svhn", ""),
     ),
     Explanation(
-        "The forgotten identities are not the paper's, which it does not name: with so few, M4 depends on which they "
-        "are, as the range of placebo sets shows.",
+        "The forgotten identities are not the paper's, which it does not name, and with so few M4 depends on which "
+        "they are.",
         columns=("*",),
         studies=("faces",),
+        trait=UNTESTED_IDENTITIES,
+    ),
+    Explanation(
+        "The forgotten identities are not the paper's, which it does not name. M4 depends on which they are, but that "
+        "alone does not explain the paper's M4 before unlearning: in this setting it lies beyond the range of 95% of "
+        "placebo sets at every fraction (Face controls).",
+        columns=("*",),
+        studies=("faces",),
+        trait=OTHER_THAN_IDENTITIES,
     ),
     Explanation(
         "The language model is not Bio_ClinicalBERT but the one named with the study; its masked-word head began "
@@ -176,7 +190,7 @@ EXPLANATIONS = (
 
 
 def find_traits(runs: "pd.DataFrame") -> frozenset[str]:
-    """What of these runs a reason may rest on: their engines, another language model, fewer rows.
+    """What of these runs a reason may rest on: their engines, another language model, fewer rows, placebo sets.
 
     Example:
         >>> import pandas
@@ -191,6 +205,10 @@ def find_traits(runs: "pd.DataFrame") -> frozenset[str]:
     higgs = runs[runs["dataset"] == "higgs"]
     if tell_size("higgs", higgs):
         found.add(FEWER_ROWS)
+    if "study" in runs and (runs["study"] == "faces").any():
+        answers = [number.value for number in compute_face_controls(runs) if number.column == "m4_placebo_holds_paper"]
+        is_beyond = bool(answers) and not any(answer or math.isnan(answer) for answer in answers)
+        found.add(OTHER_THAN_IDENTITIES if is_beyond else UNTESTED_IDENTITIES)
     return frozenset(found)
 
 

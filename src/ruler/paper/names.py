@@ -75,6 +75,29 @@ def short_title_of(key: str) -> str:
     return _SHORT.get(key, key)
 
 
+def name_draw(forget_choice: str, forget_fraction: float) -> str:
+    """A forget set by its share of the records; one whose share was not chosen by how its groups were.
+
+    Example:
+        >>> name_draw("random", 0.01), name_draw("single", 0.1)
+        ('1%', 'one alone')
+    """
+    return f"{100 * forget_fraction:g}%" if forget_choice == "random" else title_of(forget_choice)
+
+
+def count_people(n_people: float, n_images: float) -> str:
+    """How many people and images a forget set of faces holds.
+
+    Example:
+        >>> count_people(1, 11), count_people(3, 58), count_people(float("nan"), 58)
+        ('one person, 11 images', '3 people, 58 images', 'people not counted, 58 images')
+    """
+    people = (
+        "one person" if n_people == 1 else "people not counted" if n_people != n_people else f"{n_people:.0f} people"
+    )
+    return f"{people}, {n_images:.0f} images"
+
+
 def rank_of(kind: str, value: Any) -> tuple[int, Any]:
     """Sort key that puts values of a key column in the paper's order and strangers after them.
 

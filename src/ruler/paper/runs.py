@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from ruler.paper.markdown import table_lines
 from ruler.paper.names import rank_of, title_of
+from ruler.paper.plan import compare_with_plan
 from ruler.paper.results import split_by
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def describe_runs(results: "pd.DataFrame") -> list[str]:
     lines += table_lines(_HEADER, rows)
     lines += [
         "",
+        "Cells: where the whole study has more, their number too; what is missing stands under *Not measured*. "
         "Work: seconds summed over cells. Wall: seconds in which at least one of them ran; pauses do not count.",
         "",
     ]
@@ -68,7 +70,7 @@ def _describe_study(study: str, runs: "pd.DataFrame") -> list[str]:
     fractions = sorted(runs["forget_fraction"].unique())
     return [
         study,
-        str(len(runs)),
+        compare_with_plan(study, runs).count(len(runs)),
         str(runs["dataset"].nunique()),
         _list_titles(runs, "architecture"),
         _list_titles(runs, "method"),

@@ -4,16 +4,23 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ruler.paper.names import title_of
+from ruler.paper.names import count_people, name_draw, title_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
 FACE_RULES = (
     "Not memorisation: the oracle was never trained on these faces, so what M4 has there too comes from the faces and "
-    "not from training. Original minus oracle is read as an effect of training where its 95% interval leaves out zero.",
+    "not from training. Original minus oracle is read as an effect of training where its 95% interval leaves out zero; "
+    "it is taken over seeds and speaks of these identities alone.",
     "Chance of the identities: M4 within the range of 95% of other sets of about the same size is what so few "
     "identities give.",
+    "The paper's M4: where that range does not hold it, the choice of identities alone does not explain it in this "
+    "setting.",
+)
+_NO_PEERS = (
+    " These are random sets of several identities, at times with the most frequent among them: it is not a test among "
+    "single identities of that size, for no other has as many images."
 )
 LEAK_RULE = "The split by row is said to move M4 where the 95% interval of the difference leaves out zero."
 Values = Mapping[str, float]
@@ -29,10 +36,36 @@ def read_face_controls(numbers: "pd.DataFrame") -> list[str]:
         Readings in the order of the numbers.
     """
     return [
-        f"{title_of(keys[0])}, {100 * keys[1]:g}% ({_describe_set(values)}): {_read_training(values)}"
-        f"{_read_held_out(values)} {_read_placebo(values)}"
+        f"{_name_set(*keys)} ({count_people(values['n_groups_mean'], values['n_forget_mean'])}): "
+        f"{_read_training(values)}{_read_held_out(values)} {_read_placebo(values, keys[0])}"
+        f"{_NO_PEERS if keys[0] == 'most_frequent' else ''}{_read_published(values)}"
         for keys, values in _split(numbers, "forget_choice", "forget_fraction")
     ]
+
+
+def read_chance(numbers: "pd.DataFrame") -> str:
+    """How far few identities stray from 0.50 by chance: one alone, and the smallest random sets; empty if not known.
+
+    Args:
+        numbers: Tidy numbers of the face controls.
+    """
+    parts = []
+    for (choice, fraction), values in sorted(_split(numbers, "forget_choice", "forget_fraction"), reverse=True):
+        low, high = values["m4_placebo_low_mean"], values["m4_placebo_high_mean"]
+        if choice == "single" and not math.isnan(low):
+            parts.append(f"one alone from {low:.3f} to {high:.3f}")
+        is_smallest = choice == "random" and fraction == numbers["forget_fraction"].min()
+        if is_smallest and not math.isnan(low):
+            parts.append(
+                f"random sets grown to {100 * fraction:g}% of the images, of one or several identities, from "
+                f"{low:.3f} to {high:.3f}"
+            )
+    if not parts:
+        return ""
+    return (
+        f"How far few identities stray from 0.50 by chance, 95% of sets: {'; '.join(parts)}. Sets of exactly two were "
+        "not measured apart."
+    )
 
 
 def read_leak(numbers: "pd.DataFrame") -> list[str]:
@@ -60,10 +93,9 @@ def _put_original_first(reading: tuple[tuple[Any, ...], Values]) -> tuple[Any, .
     return fraction, method != "original"
 
 
-def _describe_set(values: Values) -> str:
-    identities, images = values["n_groups_mean"], values["n_forget_mean"]
-    count = "identities not counted" if math.isnan(identities) else f"{identities:.0f} identities"
-    return f"{count}, {images:.0f} images"
+def _name_set(forget_choice: str, forget_fraction: float) -> str:
+    name = name_draw(forget_choice, forget_fraction)
+    return f"random, {name}" if forget_choice == "random" else name
 
 
 def _read_training(values: Values) -> str:
@@ -94,17 +126,23 @@ def _tell_share(original: float, difference: float) -> str:
     return f"by {share:.0%} of its distance from 0.50; the rest is there without it and is not memorisation."
 
 
-def _read_placebo(values: Values) -> str:
+def _read_placebo(values: Values, forget_choice: str) -> str:
     low, high = values["m4_placebo_low_mean"], values["m4_placebo_high_mean"]
     if math.isnan(low) or math.isnan(high):
         return "Placebo sets were not measured."
+    is_single = forget_choice == "single"
+    peers = "Other identities alone, of any number of images," if is_single else "Other sets of this size"
     place = "within" if low <= values["m4_original_mean"] <= high else "beyond"
     p_value = values["m4_original_p_combined"]
     p_text = "" if math.isnan(p_value) else f" (combined p = {p_value:.3f})"
-    return (
-        f"Other sets of this size stray from {low:.3f} to {high:.3f} by chance: the original's M4 lies "
-        f"{place} that{p_text}."
-    )
+    return f"{peers} stray from {low:.3f} to {high:.3f} by chance: the original's M4 lies {place} that{p_text}."
+
+
+def _read_published(values: Values) -> str:
+    holds = values.get("m4_placebo_holds_paper", math.nan)
+    if math.isnan(holds):
+        return ""
+    return f" The paper's M4 of {values['m4_original_mean_paper']:.3f} lies {'within' if holds else 'beyond'} it."
 
 
 def _read_difference(values: Values) -> str:

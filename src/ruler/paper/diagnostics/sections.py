@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from ruler.paper.diagnostics.conditions import gather_conditions, is_of_full_size
 from ruler.paper.diagnostics.findings import RULE, check_findings
-from ruler.paper.diagnostics.readings import FACE_RULES, LEAK_RULE, read_face_controls, read_leak
+from ruler.paper.diagnostics.readings import FACE_RULES, LEAK_RULE, read_chance, read_face_controls, read_leak
 from ruler.paper.explanations import explain, find_traits
 from ruler.paper.markdown import print_if_known, print_range, table_lines
 from ruler.paper.names import DIAGNOSTIC_STUDIES, title_of
+from ruler.paper.plan import compare_with_plan
 from ruler.paper.results import split_by
 from ruler.paper.runs import NOT_RECORDED, list_values, state_seconds
 from ruler.paper.tables import TABLES
@@ -102,9 +103,10 @@ def _sum_up(checks: "pd.DataFrame") -> list[str]:
 def _describe_study(study: str, results: "pd.DataFrame", comparison: "pd.DataFrame") -> list[str]:
     runs = results[results["study"] == study]
     work, wall = state_seconds(runs)
+    n_cells = compare_with_plan(study, runs).count(len(runs))
     lines = [
         *(f"## {_TITLES[study]}: the study `{study}`", ""),
-        f"{len(runs)} cells of {runs['seed'].nunique()} seeds on {list_values(runs, 'machine')}: {wall} s without "
+        f"{n_cells} cells of {runs['seed'].nunique()} seeds on {list_values(runs, 'machine')}: {wall} s without "
         f"pauses, {work} s of work. Precision: {list_values(runs, 'precision')}.",
     ]
     if not is_of_full_size(runs):
@@ -173,7 +175,9 @@ def _describe_face_controls(results: "pd.DataFrame") -> list[str]:
     if numbers.empty:
         return []
     readings = [f"- {text}" for text in read_face_controls(numbers)]
-    return [*_set_table("face_controls", numbers), "Read by these rules:", "", *_list(FACE_RULES), "", *readings, ""]
+    chance = [text, ""] if (text := read_chance(numbers)) else []
+    lines = [*_set_table("face_controls", numbers), "Read by these rules:", "", *_list(FACE_RULES), "", *readings, ""]
+    return [*lines, *chance]
 
 
 def _describe_leak(results: "pd.DataFrame") -> list[str]:

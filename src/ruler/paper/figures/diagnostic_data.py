@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from ruler.core.optional import load_optional
 from ruler.paper.diagnostics.conditions import main_rows
 from ruler.paper.figures.data import rank_column
-from ruler.paper.names import ALL_METHODS
+from ruler.paper.names import ALL_METHODS, count_people
 from ruler.paper.published import load_table
 from ruler.paper.results import rows_of
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _KEYS = ["panel", "forget_choice", "forget_fraction", "dataset", "method", "seed", "metric"]
+_SET = ["forget_choice", "forget_fraction"]
 _CONTROLS = ("m4_held_out", "m4_placebo", "m4_placebo_low", "m4_placebo_high")
 
 
@@ -27,10 +28,16 @@ def gather_figure_8(results: "pd.DataFrame") -> "pd.DataFrame":
 
 
 def gather_face_controls(results: "pd.DataFrame") -> "pd.DataFrame":
-    """M4 of forgotten identities in original and oracle, and the original's controls, by choice and fraction."""
+    """M4 of forgotten identities in original and oracle, and the original's controls, by choice and fraction.
+
+    ``identities`` says how many people and images a forget set holds.
+    """
     rows = rows_of(results, "faces", ("original", "oracle"))
     original = rows[rows["method"] == "original"]
-    return _stack([_points(rows, "m4", ""), *(_points(original, name, "") for name in _CONTROLS)], "14")
+    points = _stack([_points(rows, "m4", ""), *(_points(original, name, "") for name in _CONTROLS)], "14")
+    sizes = rows.groupby(_SET)[["n_groups", "n_forget"]].mean()
+    names = {place: count_people(*size) for place, size in zip(sizes.index, sizes.to_numpy(), strict=True)}
+    return points.assign(identities=[names[place] for place in zip(*(points[key] for key in _SET), strict=True)])
 
 
 def _gather_panels(results: "pd.DataFrame", study: str, table: str) -> "pd.DataFrame":

@@ -6,7 +6,7 @@ import numpy as np
 
 from ruler.core.optional import load_optional
 from ruler.paper.figures.style import COLOURS, draw_null, name_ticks, new_figure
-from ruler.paper.names import rank_of, title_of
+from ruler.paper.names import name_draw, rank_of, title_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,10 +47,14 @@ def draw_face_controls(points: "pd.DataFrame") -> "Figure":
     axes = figure.subplots()
     axes.use_sticky_edges = False  # bands end inside the axes
     draw_null(axes, 0.5)
+    names = []
     for x, (choice, fraction) in enumerate(places):
         part = points[(points["forget_choice"] == choice) & (points["forget_fraction"] == fraction)]
         _draw_controls(axes, part, x)
-    name_ticks(axes, range(len(places)), [f"{title_of(choice)}\n{100 * part:g}%" for choice, part in places])
+        name = name_draw(choice, fraction)
+        lines = [f"random, {name}" if choice == "random" else name, *part["identities"].iloc[0].split(", ")]
+        names.append("\n".join(lines))
+    name_ticks(axes, range(len(places)), names)
     axes.set_xlim(-0.6, len(places) - 0.4)
     axes.set_xlabel("identities forgotten")
     axes.set_ylabel(_PANELS["b"][0])

@@ -1,10 +1,12 @@
 """The controls that the paper lacks: faces that no model was trained on, other faces in their role, a leaking split."""
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ruler.paper.diagnostics.conditions import LEAKING_SET, N_SEEDS
 from ruler.paper.intervals import Interval, combine_p_values, difference_interval, mean_interval
+from ruler.paper.published import load_table
 from ruler.paper.results import rows_of, split_by
 from ruler.paper.tables.numbers import Number, summarise
 
@@ -16,7 +18,7 @@ _BOTH = ("original", "oracle")
 
 
 def compute_face_controls(results: "pd.DataFrame") -> list[Number]:
-    """M4 of the forgotten identities before unlearning, beside four controls, by fraction and choice of identities.
+    """M4 of the forgotten identities before unlearning, beside the paper's and four controls, by fraction and choice.
 
     The oracle never saw them; held-out identities neither model saw; placebo sets are other identities of about the
     same number of images in the forget role, and the permutation test asks how extreme the forgotten ones are among
@@ -35,8 +37,25 @@ def compute_face_controls(results: "pd.DataFrame") -> list[Number]:
         found += summarise(original, "m4_held_out", ["mean", "sd"], **shared)
         for column in ("m4_placebo", "m4_placebo_low", "m4_placebo_high"):
             found += summarise(original, column, ["mean"], **shared)
+        found += _state_published(original, keys, shared)
         found += _state_p_values(original, "m4_original_p", shared) + _state_p_values(oracle, "m4_oracle_p", shared)
     return found
+
+
+def find_published_rank(keys: Mapping[str, Any]) -> float:
+    """The paper's M4 of the original model at a forget fraction of randomly chosen faces; NaN elsewhere.
+
+    Example:
+        >>> where = {"dataset": "lfw", "architecture": "resnet18", "forget_choice": "random", "forget_fraction": 0.01}
+        >>> find_published_rank(where)
+        0.941
+    """
+    table = load_table("14")
+    is_chosen = (table["column"] == "m4_mean") & (table["method"] == "original")
+    for key in ("dataset", "architecture", "forget_fraction"):
+        is_chosen &= table[key] == keys[key]
+    values = table.loc[is_chosen, "paper"]
+    return float(values.iloc[0]) if len(values) and keys["forget_choice"] == "random" else math.nan
 
 
 def compute_clinical_leak(results: "pd.DataFrame") -> list[Number]:
@@ -76,6 +95,20 @@ def _state_interval(column: str, interval: Interval, **shared: Any) -> list[Numb
     return [
         Number(column=f"{column}{end}", value=value, n=interval.n, note=note if math.isnan(value) else "", **shared)
         for end, value in ends.items()
+    ]
+
+
+def _state_published(original: "pd.DataFrame", keys: Mapping[str, Any], shared: dict[str, Any]) -> list[Number]:
+    """The paper's M4, and 1 where the range of placebo sets holds it, 0 where it does not."""
+    paper = find_published_rank(keys)
+    if math.isnan(paper):
+        return []
+    low, high = (float(original[f"m4_placebo_{end}"].mean()) for end in ("low", "high"))
+    is_known = not (math.isnan(low) or math.isnan(high))
+    holds, note = (float(low <= paper <= high), "") if is_known else (math.nan, "no run measured this")
+    return [
+        Number(column="m4_original_mean_paper", value=paper, n=len(original), **shared),
+        Number(column="m4_placebo_holds_paper", value=holds, n=len(original), note=note, **shared),
     ]
 
 

@@ -57,6 +57,16 @@ def print_count(value: float, out_of: float) -> Cell:
     return Cell(f"{value:.0f}/{out_of:.0f}", is_bold=value < out_of)
 
 
+def print_answer(value: float, out_of: float) -> Cell:
+    """1 as yes, 0 as no.
+
+    Example:
+        >>> print_answer(0.0, float("nan")).text
+        'no'
+    """
+    return Cell("yes" if value else "no")
+
+
 @dataclass(frozen=True)
 class Column:
     """One printed column.
@@ -168,7 +178,7 @@ def _set_row(found: Mapping[Any, Any], layout: Layout, values: tuple[Any, ...]) 
     present = [record for record in picked if record is not None]
     return Row(
         keys=values,
-        labels=tuple(_label(key, value) for key, value in keys.items()),
+        labels=tuple(_label(key, keys) for key in keys),
         cells=tuple(map(_set_cell, layout.columns, picked, spreads)),
         numbers=_name_numbers(layout.columns, picked, spreads),
         runs=str(min((record["n"] for record in present), default="")),
@@ -201,5 +211,8 @@ def _set_cell(column: Column, record: Any, spread: Any) -> Cell:
     return Cell(f"{cell.text} ± {tail}", cell.stars, cell.is_bold)
 
 
-def _label(key: str, value: Any) -> str:
-    return f"{100 * value:g}%" if key == "forget_fraction" else title_of(str(value))
+def _label(key: str, keys: Mapping[str, Any]) -> str:
+    if key != "forget_fraction":
+        return title_of(str(keys[key]))
+    # Other choices than random take whole groups, whatever share of the records these hold.
+    return f"{100 * keys[key]:g}%" if keys.get("forget_choice", "random") == "random" else ""

@@ -34,6 +34,7 @@ class PrecisionSettings:
         methods: Of unlearning; the original is always compared.
         n_seeds: Seeds 0 to ``n_seeds - 1``; at least two, as their spread is the yardstick.
         size: ``smoke`` runs few records for an epoch.
+        language_model: Folder of the pretrained model for texts; None looks for one.
 
     Example:
         >>> PrecisionSettings("cpu", ("higgs",), ("residual_mlp", "resnet18")).list_models()
@@ -46,6 +47,7 @@ class PrecisionSettings:
     methods: tuple[str, ...] = ("neggrad_plus", "scrub", "fine_tuning")
     n_seeds: int = 3
     size: Literal["full", "smoke"] = "full"
+    language_model: str | None = None
 
     def __post_init__(self) -> None:
         check_number(self.n_seeds, "seeds", minimum=2, is_whole=True)
@@ -96,13 +98,14 @@ def compare_precisions(
     """
     if settings.device != "cpu" and not load_optional("torch", "comparing precisions").cuda.is_available():
         raise InputError(f"device must be one that torch finds here; got {settings.device!r}. Choose cpu.")
+    place = Workplace(device=settings.device, language_model=settings.language_model)
     for dataset, architecture in settings.list_models():
-        load_material(dataset, settings.size, None).distinct  # noqa: B018  # or the first job alone would bear it
+        load_material(dataset, settings.size, settings.language_model).distinct  # noqa: B018  # or the first job alone would bear it
         found: dict[str, dict[str, list[Outcome]]] = {}
         for seed in range(settings.n_seeds):
             for precision in PRECISIONS[:: 1 if seed % 2 else -1]:  # neither is always the one that warms up
                 job = _make_job(settings, dataset, architecture, seed, precision)
-                outcomes = list(run_job(job, Workplace(device=settings.device)))
+                outcomes = list(run_job(job, place))
                 on_job(f"{job.name} {precision}: {sum(outcome.elapsed_s for outcome in outcomes):.1f} s")
                 for outcome in outcomes:
                     found.setdefault(outcome.cell.method, {}).setdefault(precision, []).append(outcome)
@@ -148,6 +151,7 @@ def main() -> None:
     parser.add_argument("--architectures", nargs="+", help="each dataset takes those that are made for it")
     parser.add_argument("--methods", nargs="+", help="of unlearning; the original is always compared")
     parser.add_argument("--seeds", type=int, dest="n_seeds", help="at least 2")
+    parser.add_argument("--language-model", help="folder of a transformers model, for texts")
     parser.add_argument("--size", choices=("full", "smoke"), help="smoke: few records, one epoch")
     options = vars(parser.parse_args())
     path, device = options.pop("json"), options.pop("device")

@@ -111,6 +111,19 @@ def test_a_failing_cell_is_told_of_and_the_rest_goes_on(workplace: Workplace) ->
     assert "Traceback" in outcomes[1].details
 
 
+def test_a_job_whose_models_cannot_be_loaded_fails_in_every_cell_with_that_reason(tmp_path: Path) -> None:
+    cells = tuple(
+        Cell("clinical", "mtsamples", method, 0.05, 0, engine="diagnostic", architecture="bert_mlm", size="smoke")
+        for method in ("original", "oracle")
+    )
+    outcomes = list(run_job(Job(cells), Workplace(language_model=str(tmp_path / "nowhere"))))
+    assert [outcome.cell for outcome in outcomes] == list(cells)
+    for outcome in outcomes:
+        assert outcome.scores is None
+        assert outcome.error.startswith(f"FileFormatError: {tmp_path / 'nowhere'} must be a folder with a config.json")
+        assert "Traceback" in outcome.details
+
+
 def test_a_failing_ensemble_cell_fails_alone(workplace: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
     import ruler.experiment.ensemble as module
     from ruler.core.errors import DivergedError

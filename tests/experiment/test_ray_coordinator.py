@@ -15,10 +15,12 @@ from ruler.core.version import __version__
 from ruler.experiment.cell import Outcome, Workplace
 from ruler.experiment.executors import ray as module
 from ruler.experiment.executors.cluster import ClusterSettings
+from ruler.experiment.executors.parcels import Parcel
 from ruler.experiment.executors.ray import run_ray
 from ruler.experiment.grid import Job, group_jobs, list_cells
 from ruler.experiment.settings import StudySettings
 from ruler.experiment.store import Provenance, ResultStore, load_results
+from ruler.experiment.studies import choose_studies, shrink_studies
 
 STUDY = StudySettings("own", ("breast_cancer",), ("gradient_ascent", "scrub"), (0.05,), (0, 1))
 MADE_BY = Provenance(device="cpu", ruler_version=__version__, commit=None, torch_version="2", machine="a node")
@@ -147,6 +149,20 @@ def test_a_job_that_cannot_begin_fails_with_its_error_and_the_others_are_done(
     failures = run(Ray(lambda job: [RayTaskError(ImportError("No module named 'torch'"))]), n_at_once=1)
     assert list(failures.values()) == ["ImportError: No module named 'torch'"] * 2
     assert set(load_results(tmp_path).seed) == {1}
+
+
+def test_a_job_that_cannot_load_is_sent_once_and_fails_with_its_error(
+    run: Callable[..., dict[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workplace = Workplace(language_model=str(tmp_path / "nowhere"))
+    monkeypatch.setattr(module, "load_optional", lambda name, needed_for: SimpleNamespace(get=None))
+    ray = Ray(lambda job: list(module._do_job(job, workplace, Parcel({}), n_threads=1)))
+    (study,) = shrink_studies(choose_studies("clinical"))
+    failures = run(ray, replace(study, datasets=("mtsamples",), methods=(), forget_fractions=(0.05,)))
+    assert len(ray.sent) == 1
+    assert len(failures) == 2
+    for error in failures.values():
+        assert error.startswith(f"FileFormatError: {workplace.language_model} must be a folder with a config.json")
 
 
 def test_nodes_that_are_lost_again_and_again_are_recorded(run: Callable[..., dict[str, str]]) -> None:

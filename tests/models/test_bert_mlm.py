@@ -8,7 +8,13 @@ import torch
 from ruler import embed
 from ruler.core.errors import CheckpointError, DownloadError, FileFormatError
 from ruler.models import bert_mlm
-from ruler.models.bert_mlm import CLINICAL_MODEL, load_masked_language_model, resolve_language_model
+from ruler.models.bert_mlm import (
+    CLINICAL_MODEL,
+    check_language_model,
+    load_masked_language_model,
+    load_masking_tokenizer,
+    resolve_language_model,
+)
 from ruler.models.pretrained import load_tokenizer, quiet_transformers
 
 transformers = pytest.importorskip("transformers")
@@ -96,6 +102,17 @@ def test_nothing_in_reach_says_what_to_do(monkeypatch) -> None:
     monkeypatch.setattr(bert_mlm, "_PACKAGE", "no_such_package")
     with pytest.raises(DownloadError, match=r"hf download emilyalsentzer/Bio_ClinicalBERT.*ruler-audit\[clinical\]"):
         resolve_language_model()
+
+
+def test_a_model_is_sound_with_weights_and_a_tokenizer_that_can_mask(bert_folder) -> None:
+    with pytest.raises(FileFormatError, match="must hold a tokenizer; got none of"):
+        check_language_model(bert_folder)
+    (bert_folder / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nfever\n")
+    check_language_model(bert_folder)
+    assert load_masking_tokenizer(bert_folder).mask_token_id == 4
+    (bert_folder / "model.safetensors").write_bytes(b"no weights")
+    with pytest.raises(FileFormatError, match="must hold a sound transformers model"):
+        check_language_model(bert_folder)
 
 
 def test_packaged_encoder_reads_sentences(packaged) -> None:

@@ -5,11 +5,12 @@ import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from ruler.experiment.grid import Cell, Job
 from ruler.experiment.scores import Answers, Scores, compare, compare_shift
 
+T = TypeVar("T")
 Judge = Callable[[Any, Any, Any], Scores]
 """Sides (forget, retain, held out) of a model, the same of its oracle or None, groups by side or None -> an audit's
 verdict. Auditing lies above this room, so whoever starts a run hands it in; workers import it by its name."""
@@ -74,18 +75,27 @@ class Bench(Protocol):
 
 
 def run_job(job: Job, workplace: Workplace) -> Iterator[Outcome]:
-    """Do a job's cells one after the other; a cell that fails is told of, and the next one goes on."""
+    """Do a job's cells one after the other; a cell that fails is told of, and the next one goes on.
+
+    Where already the job's data or models cannot be loaded, every cell fails with that reason.
+    """
     started_s = time.perf_counter()
-    bench = _make_bench(job, workplace)
+    bench, fault = _attempt(_make_bench, job, workplace)
     for cell in job.cells:
-        scores, error, details = None, "", ""
-        try:
-            scores = measure(cell, bench)
-        except Exception as fault:  # whatever it is, it belongs to this cell and must not stop the others
-            error, details = f"{type(fault).__name__}: {fault}", traceback.format_exc()
+        scores = None
+        if bench is not None:
+            scores, fault = _attempt(measure, cell, bench)
         now_s = time.perf_counter()
-        yield Outcome(cell, scores, now_s - started_s, error, details)
+        yield Outcome(cell, scores, now_s - started_s, *fault)
         started_s = now_s
+
+
+def _attempt(work: Callable[..., T], *given: Any) -> tuple[T | None, tuple[str, str]]:
+    """What the work returns, or its error and traceback: no fault of a cell may stop the others or its worker."""
+    try:
+        return work(*given), ("", "")
+    except Exception as fault:
+        return None, (f"{type(fault).__name__}: {fault}", traceback.format_exc())
 
 
 def _make_bench(job: Job, workplace: Workplace) -> Bench:

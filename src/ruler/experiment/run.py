@@ -11,14 +11,13 @@ from ruler.core.checks import check_number
 from ruler.core.errors import InputError
 from ruler.core.optional import load_optional
 from ruler.core.registry import Registry
-from ruler.data import PUBLISHED_SETS, fetch_set, locate
 from ruler.experiment.cell import Judge, Workplace
-from ruler.experiment.domains import check_home, name_source
 from ruler.experiment.executors.cluster import ClusterSettings
 from ruler.experiment.executors.local import Task, run_local
 from ruler.experiment.executors.ray import run_ray
 from ruler.experiment.executors.worker import MOST_DEATHS, choose_workers, measure_gpu
 from ruler.experiment.grid import Cell, Job, group_jobs, list_cells, subtract
+from ruler.experiment.inputs import gather_inputs
 from ruler.experiment.provenance import describe_run, tell_time
 from ruler.experiment.settings import ENGINES, PAPER_FORGET_SEED, StudySettings
 from ruler.experiment.store import ResultStore
@@ -39,7 +38,7 @@ class RunSettings:
         models: Folder of trained models; None takes the cache.
         checkpoints: Folder of published checkpoints, for studies of imported models.
         judge: Audits the models of diagnostic studies; None leaves verdicts out.
-        language_model: Folder of the clinical study's pretrained model; None looks for one.
+        language_model: Folder or hub name of the clinical study's pretrained model; None looks for one.
         cluster: Run on a Ray cluster; None runs on this machine alone, without Ray.
     """
 
@@ -156,7 +155,8 @@ def run_studies(
 
     Raises:
         InputError: No CUDA device, or results of another variant in the folder.
-        DownloadError: A dataset that is not here and cannot be fetched.
+        DownloadError: A dataset or a language model that is not here and cannot be fetched.
+        FileFormatError: A folder that is not that of a masked language model.
     """
     started_s = time.monotonic()
     is_here = settings.cluster is None  # a cluster's GPUs are where its nodes are
@@ -169,7 +169,7 @@ def run_studies(
         _write_study_file(studies, settings.out / STUDY_FILE)
         pending = subtract(cells, store.list_finished())
         jobs = group_jobs(pending)
-        _fetch_data({job.cells[0].dataset for job in jobs})
+        gather_inputs({job.cells[0].dataset for job in jobs}, settings.language_model)
         watch = _Watch(store, jobs, n_before=len(cells) - len(pending), on_progress=on_progress)
         if jobs:
             _execute(jobs, settings, store, watch)
@@ -222,15 +222,6 @@ def _write_study_file(studies: Sequence[StudySettings], path: Path) -> None:
     aside = path.with_name(f".{os.getpid()}-{path.name}")
     aside.write_text(format_studies(tuple(known.values())), encoding="utf-8")
     os.replace(aside, path)
-
-
-def _fetch_data(datasets: set[str]) -> None:
-    """Download what is absent, once and before any worker starts."""
-    for dataset in sorted(datasets):
-        source = name_source(dataset)
-        if locate(PUBLISHED_SETS[source]).place == "to download":
-            check_home(dataset)
-            fetch_set(source, progress=True)
 
 
 def _execute(jobs: Sequence[Job], settings: RunSettings, store: ResultStore, watch: "_Watch") -> None:

@@ -4,9 +4,9 @@ import importlib.util
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ruler.core.errors import CheckpointError, DownloadError
+from ruler.core.errors import CheckpointError, DownloadError, FileFormatError
 from ruler.models.hub import find_hub_model
-from ruler.models.pretrained import check_folder, load_pretrained
+from ruler.models.pretrained import check_folder, load_pretrained, load_tokenizer
 
 CLINICAL_MODEL = "emilyalsentzer/Bio_ClinicalBERT"
 """The paper's clinical model, by its name on the Hugging Face hub."""
@@ -51,6 +51,29 @@ def load_masked_language_model(folder: str | Path) -> tuple[Any, bool]:
             "Give the folder of a whole model."
         )
     return model, not lacking
+
+
+def load_masking_tokenizer(folder: str | Path) -> Any:
+    """The tokenizer of a masked language model.
+
+    Args:
+        folder: As ``save_pretrained`` writes it.
+
+    Raises:
+        FileFormatError: No tokenizer in the folder, or one that cannot mask or pad.
+
+    Example:
+        >>> load_masking_tokenizer("no/such/folder")
+        Traceback (most recent call last):
+        ruler.core.errors.FileFormatError: no/such/folder must be a folder with a config.json; got nothing there. ...
+    """
+    tokenizer = load_tokenizer(folder)
+    if tokenizer.mask_token_id is None or tokenizer.pad_token_id is None:
+        raise FileFormatError(
+            f"tokenizer in {folder} must have a mask and a padding token; got mask {tokenizer.mask_token!r} and "
+            f"padding {tokenizer.pad_token!r}. Give a masked language model."
+        )
+    return tokenizer
 
 
 def find_packaged_encoder() -> Path | None:
@@ -99,3 +122,24 @@ def resolve_language_model(name: str | Path | None = None) -> LanguageModel:
         f"{wanted} must be in the Hugging Face cache or in reach; got neither. "
         f"Run `hf download {wanted}` where there is a network, or {advice}"
     )
+
+
+def check_language_model(name: str | Path | None = None) -> None:
+    """Whether the language model can be had and loads, with a tokenizer that can mask: asked before long work begins.
+
+    Args:
+        name: As ``resolve_language_model`` takes it.
+
+    Raises:
+        FileFormatError: A folder without a model or tokenizer, with a broken one, or with one of another kind.
+        CheckpointError: Weights that do not fit, or that are lacking below the head.
+        DownloadError: The model is neither here nor can it be fetched.
+
+    Example:
+        >>> check_language_model("no/such/folder")
+        Traceback (most recent call last):
+        ruler.core.errors.FileFormatError: no/such/folder must be a folder with a config.json; got nothing there. ...
+    """
+    folder = resolve_language_model(name).folder
+    load_masking_tokenizer(folder)
+    load_masked_language_model(folder)

@@ -1,25 +1,20 @@
 """The four diagnostic studies run from data to table in their smallest form."""
 
-import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from ruler.cli.app import app
 from ruler.cli.judge import judge
 from ruler.experiment.cell import Outcome, Workplace, run_job
+from ruler.experiment.diagnostic.material import SMOKE_IMAGES, SMOKE_PEOPLE, SMOKE_ROWS, load_material
 from ruler.experiment.grid import group_jobs, list_cells
 from ruler.experiment.studies import choose_studies, shrink_studies
 
-DATA = Path(os.environ.get("RULER_DATA", "/nowhere"))
-WORDS = ("patient", "pain", "heart", "blood", "chest", "left", "right", "history", "exam", "normal")
 
-
-def run_small(
-    name: str, file: str, *, datasets: tuple[str, ...], methods: tuple[str, ...], workplace: Workplace
-) -> list[Outcome]:
-    if not (DATA / file).is_file():
-        pytest.skip(f"RULER_DATA holds no {file}: set it to a folder with the paper's data")
+def run_small(name: str, *, datasets: tuple[str, ...], methods: tuple[str, ...], workplace: Workplace) -> list[Outcome]:
     (study,) = shrink_studies(choose_studies(name))
     study = replace(study, datasets=datasets, methods=methods, forget_fractions=study.forget_fractions[-1:])
     jobs = group_jobs(list_cells(study))
@@ -36,10 +31,10 @@ def check(outcomes: list[Outcome]) -> None:
         assert ("m2" in outcome.scores) == (outcome.cell.method != "oracle")
 
 
+@pytest.mark.usefixtures("smoke_data")
 def test_large_tables(tmp_path: Path) -> None:
     outcomes = run_small(
         "large-tabular",
-        "tabular/higgs.csv.gz",
         datasets=("higgs",),
         methods=("neggrad_plus", "bad_teacher"),
         workplace=Workplace(tmp_path, judge=judge),
@@ -48,10 +43,10 @@ def test_large_tables(tmp_path: Path) -> None:
     assert {outcome.cell.architecture for outcome in outcomes} == {"tabular_mlp", "residual_mlp", "ft_transformer"}
 
 
+@pytest.mark.usefixtures("smoke_data")
 def test_images(tmp_path: Path) -> None:
     outcomes = run_small(
         "images",
-        "images/svhn.npz",
         datasets=("svhn",),
         methods=("gradient_ascent", "scrub"),
         workplace=Workplace(tmp_path, judge=judge),
@@ -60,10 +55,10 @@ def test_images(tmp_path: Path) -> None:
     assert {outcome.cell.architecture for outcome in outcomes} == {"small_cnn", "resnet18"}
 
 
+@pytest.mark.usefixtures("smoke_data")
 def test_faces_come_with_placebos_at_the_level_of_people(tmp_path: Path) -> None:
     outcomes = run_small(
         "faces",
-        "images/lfw.npz",
         datasets=("lfw",),
         methods=("fine_tuning",),
         workplace=Workplace(tmp_path, judge=judge),
@@ -78,14 +73,13 @@ def test_faces_come_with_placebos_at_the_level_of_people(tmp_path: Path) -> None
         assert 0 < float(scores["m4_placebo_p"]) <= 1
 
 
-def test_clinical_text(tmp_path: Path) -> None:
-    folder = make_language_model(tmp_path / "tiny")
+@pytest.mark.usefixtures("smoke_data")
+def test_clinical_text(tmp_path: Path, language_model: Path) -> None:
     outcomes = run_small(
         "clinical",
-        "text/mtsamples.csv.gz",
         datasets=("mtsamples", "mtsamples_rows"),
         methods=("neggrad_plus", "scrub"),
-        workplace=Workplace(tmp_path / "models", judge=judge, language_model=str(folder)),
+        workplace=Workplace(tmp_path / "models", judge=judge, language_model=str(language_model)),
     )
     check(outcomes)
     assert {str(outcome.scores["model"]) for outcome in outcomes if outcome.scores} == {"tiny"}
@@ -95,17 +89,29 @@ def test_clinical_text(tmp_path: Path) -> None:
     assert len(heads) == 1  # documents by row and distinct ones lend the same sentences to it
 
 
-def make_language_model(folder: Path) -> Path:
-    """A tiny BERT without a language-model head, and its tokenizer, as ``save_pretrained`` leaves them."""
-    transformers = pytest.importorskip("transformers")
-    folder.mkdir()
-    letters = "abcdefghijklmnopqrstuvwxyz0123456789.,"
-    special = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-    vocabulary = [*special, *WORDS, *letters, *(f"##{letter}" for letter in letters)]
-    (folder / "vocab.txt").write_text("\n".join(vocabulary), encoding="utf-8")
-    transformers.BertTokenizerFast(str(folder / "vocab.txt")).save_pretrained(folder)
-    config = transformers.BertConfig(
-        vocab_size=len(vocabulary), hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64
-    )
-    transformers.BertModel(config).save_pretrained(folder)
-    return folder
+@pytest.mark.usefixtures("made_up_data")
+def test_made_up_sets_serve_all_studies_where_the_real_ones_are_not(language_model: Path) -> None:
+    """Runs where the real sets are, too, so that what other places rely on is known to work."""
+    sizes = {
+        name: len(load_material(name, "smoke", str(language_model)).inputs)
+        for name in ("higgs", "svhn", "lfw", "mtsamples", "mtsamples_rows")
+    }
+    assert (sizes["higgs"], sizes["svhn"]) == (SMOKE_ROWS, SMOKE_IMAGES * 3 // 2)
+    assert sizes["mtsamples_rows"] > sizes["mtsamples"] > 0
+    assert sizes["lfw"] > SMOKE_PEOPLE
+
+
+@pytest.mark.usefixtures("made_up_data")
+def test_the_command_goes_from_data_to_the_page(tmp_path: Path) -> None:
+    words = ["reproduce", "images", "--smoke", "--datasets", "svhn", "--methods", "scrub", "--jobs", "2", "--out"]
+    result = CliRunner().invoke(app, [*words, str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    assert "6 of 6 cells, 6 new" in result.output
+    page = (tmp_path / "reproduction.md").read_text(encoding="utf-8")
+    assert "## Images: the study `images`" in page
+    section = page.split("## Images: the study `images`")[1].split("\n## ")[0]
+    for model in ("Three-layer CNN", "ResNet-18"):
+        for method in ("Original", "SCRUB", "Oracle"):
+            assert f"| SVHN | {model} | 5% | {method} |" in section
+    for ending, method in (("csv", "scrub"), ("md", "SCRUB"), ("tex", "SCRUB")):
+        assert method in (tmp_path / "tables" / f"table_13.{ending}").read_text(encoding="utf-8")

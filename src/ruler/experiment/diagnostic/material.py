@@ -31,6 +31,7 @@ N_DOCUMENTS, N_HELD_OUT_DOCUMENTS = 1000, 200  # for training and for the contro
 SPLIT_SEED = 999
 SMOKE_ROWS, SMOKE_IMAGES, SMOKE_PEOPLE = 600, 96, 12
 SMOKE_SIDE = 8  # pixels: a smoke run also takes every fourth pixel or so
+SMOKE_DOCUMENTS, SMOKE_HELD_OUT_DOCUMENTS, SMOKE_SENTENCES, SMOKE_TOKENS = 12, 4, 4, 16  # sentences: of each
 MOST_TOKENS = 64  # the paper allows 128; 0.5% of these sentences have more than 64
 
 
@@ -163,15 +164,20 @@ def _load_texts(dataset: str, size: str, language_model: str | None) -> Material
     folder, description = resolve_language_model(language_model)
     texts = load_texts("mtsamples", by="row" if dataset.endswith("_rows") else "distinct")
     documents = np.asarray(texts.documents)
-    n_train, n_control = (12, 4) if size == "smoke" else (N_DOCUMENTS, N_HELD_OUT_DOCUMENTS)
+    is_smoke = size == "smoke"
+    n_train, n_control = (
+        (SMOKE_DOCUMENTS, SMOKE_HELD_OUT_DOCUMENTS) if is_smoke else (N_DOCUMENTS, N_HELD_OUT_DOCUMENTS)
+    )
     contents = number_contents(documents, texts.sentences)  # both datasets hold the same transcriptions
     drawn = np.random.RandomState(SPLIT_SEED).permutation(np.unique(contents))
-    names = np.split(drawn[: 2 * n_train] if size == "smoke" else drawn, [n_train, n_train + n_control])
-    train, control, head = (np.flatnonzero(np.isin(contents, part)) for part in names)
+    names = np.split(drawn[: 2 * n_train] if is_smoke else drawn, [n_train, n_train + n_control])
+    place = np.arange(len(documents)) - np.searchsorted(documents, documents)  # in the document; they come in order
+    is_wanted = place < (SMOKE_SENTENCES if is_smoke else len(documents))
+    train, control, head = (np.flatnonzero(np.isin(contents, part) & is_wanted) for part in names)
     order = np.concatenate([train, control])
     used = [texts.sentences[i] for i in order]
     unused = sorted({texts.sentences[i] for i in head}.difference(used))  # stock sentences are in all parts
-    tokens, vocabulary = tokenize([*used, *unused], folder, MOST_TOKENS)
+    tokens, vocabulary = tokenize([*used, *unused], folder, SMOKE_TOKENS if is_smoke else MOST_TOKENS)
     return Material(
         inputs=tokens[: len(order)],
         labels=None,

@@ -98,5 +98,5 @@ def shorten(settings: S, cell: Cell) -> S:
     """One epoch, and few records of it, where a cell only shows that it runs."""
     if cell.size != "smoke":
         return settings
-    few = None if settings.records_per_epoch is None else 32
+    few = None if settings.records_per_epoch is None else 16
     return replace(settings, epochs=1, records_per_epoch=few)

@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ruler.core.errors import FileFormatError
-from ruler.models.pretrained import load_tokenizer
+from ruler.models.bert_mlm import load_masking_tokenizer
 
 
 @dataclass(frozen=True)
@@ -31,12 +30,7 @@ def tokenize(sentences: Sequence[str], folder: Path, most_tokens: int) -> tuple[
     Raises:
         FileFormatError: No tokenizer in the folder, or one that cannot mask or pad.
     """
-    tokenizer = load_tokenizer(folder)
-    if tokenizer.mask_token_id is None or tokenizer.pad_token_id is None:
-        raise FileFormatError(
-            f"tokenizer in {folder} must have a mask and a padding token; got mask {tokenizer.mask_token!r} and "
-            f"padding {tokenizer.pad_token!r}. Give a masked language model."
-        )
+    tokenizer = load_masking_tokenizer(folder)
     encoded = tokenizer(
         list(sentences), truncation=True, max_length=most_tokens, padding="longest", return_attention_mask=False
     )

@@ -1,3 +1,5 @@
+import re
+
 import numpy as np
 import pytest
 
@@ -6,6 +8,7 @@ from ruler.audit.plan import is_worth_planning, plan_audit
 from ruler.core.errors import InputError
 from ruler.core.stacked import StackedRows
 from ruler.core.types import Embeddings
+from ruler.neighbors.workers import Workers
 
 
 @pytest.fixture
@@ -60,3 +63,33 @@ def test_a_plan_says_in_which_shard_a_row_is_not_finite(model):
     shards = StackedRows(np.split(retain, [1, 60]), ["a.npy", "b.npy", "c.npy"])
     with pytest.raises(InputError, match=r"unlearned retain must be finite; .* rows, the first is row 0 of a\.npy"):
         plan_audit((model[0], Embeddings(shards), model[2]))
+
+
+def test_workers_get_a_plan_of_tasks(model, monkeypatch):
+    monkeypatch.setattr("ruler.neighbors.workers._MOST_ROWS", 1600)
+    plan = plan_audit(model, workers=Workers(4, n_threads=2))
+    assert [(one.n_queries, one.n_rows, one.is_self) for one in plan.searches] == [
+        (100, 3000, False),
+        (200, 3000, False),
+        (3000, 3000, True),
+    ]
+    n_tasks = sum(one.n_tasks for one in plan.searches)
+    assert n_tasks >= 3 * 16
+    assert plan.flops == plan_audit(model).flops
+    assert 0 < sum(one.elapsed_s for one in plan.searches) < plan.elapsed_s
+    first, *lines = str(plan).splitlines()
+    assert re.fullmatch(
+        r"plan: about \S+ min if the cluster's cores are as fast as this machine's, \S+ TFLOP, "
+        rf"\S+ GB read by {n_tasks} tasks, 4 at a time on 2 cores each",
+        first,
+    )
+    assert len(lines) == 4
+    assert lines[-1].endswith(" min, on this machine")
+
+
+def test_gpus_get_a_plan_without_minutes(model):
+    plan = plan_audit(model, workers=Workers(1, device="cuda"))
+    assert np.isnan(plan.elapsed_s)
+    assert re.match(
+        r"plan: \S+ TFLOP, \S+ GB read by 3 tasks, 1 at a time; minutes are not estimated for GPUs\n", str(plan)
+    )

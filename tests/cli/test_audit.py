@@ -1,13 +1,16 @@
 """`ruler audit` as a user runs it: exit status, one line for what is wrong, nothing written then."""
 
 import json
+import re
 import sys
 import textwrap
 import zipfile
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
 import torch
+from tests.experiment.fake_ray import FakeRay, WorkerCrashedError
 
 import ruler.cli
 from ruler.audit.settings import AuditSettings
@@ -639,3 +642,58 @@ def test_a_long_audit_says_what_it_will_take(run, tmp_path, monkeypatch):
 def test_a_reference_goes_with_options_only(run, tmp_path):
     (tmp_path / "audit.toml").write_text("")
     assert_refused(tmp_path, run("audit.toml", "--n-reference", "150"), "must be named either in audit.toml or by")
+
+
+@pytest.fixture
+def ray(monkeypatch):
+    """A stand-in for a cluster of two nodes, one of which has a GPU."""
+    ray = FakeRay({"CPU": 4.0}, {"CPU": 8.0, "GPU": 1.0})
+    monkeypatch.setattr("ruler.experiment.executors.cluster.connect", lambda n_cpus: nullcontext(ray))
+    monkeypatch.setattr("ruler.audit.plan.WORTH_PLANNING", 1e3)
+    return ray
+
+
+def test_a_cluster_is_told_what_a_job_takes_and_says_what_the_audit_will(run, tmp_path, ray):
+    words = write_rows(tmp_path, make_rows())
+    code, expected, _ = run(*words)
+    assert not ray.asked
+    found, out, err = run(*words, "--executor", "ray", "--job-cpus", "2")
+    assert (found, out) == (code, expected)
+    assert {(asked["num_cpus"], asked["num_gpus"]) for asked in ray.asked} == {(2, 0)}
+    assert {pair.device for pair in ray.pairs} == {None}
+    assert err.startswith("plan: about ")
+    assert " GB read by 6 tasks, 6 at a time on 2 cores each\n" in err
+    assert " of the plan\n" in err
+
+
+def test_with_a_share_of_a_gpu_tasks_run_on_one(run, tmp_path, ray):
+    words = write_rows(tmp_path, make_rows())
+    code, expected, _ = run(*words)
+    found, out, err = run(*words, "--executor", "ray", "--job-gpus", "0.5")
+    assert (found, out) == (code, expected)
+    assert {(asked["num_cpus"], asked["num_gpus"]) for asked in ray.asked} == {(1, 0.5)}
+    assert {pair.device for pair in ray.pairs} == {"cuda"}
+    assert "6 tasks, 2 at a time; minutes are not estimated for GPUs\n" in err
+    assert re.search(r"took: \S+ min\n", err)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--job-cpus", "2"], "--job-cpus must be used with --executor ray; got --executor local"),
+        (["--job-gpus", "0.5"], "--job-gpus must be used with --executor ray; got --executor local"),
+        (["--executor", "ray", "--job-cpus", "0"], "job-cpus must be a whole number of at least 1"),
+        (["--executor", "ray", "--job-gpus", "2"], "job-gpus must be above 0 and at most 1"),
+        (["--executor", "ray", "--job-cpus", "9"], "the cluster must have a node with 9 CPU for a job"),
+        (["--executor", "slurm"], "executor must be one of local, ray; got 'slurm'"),
+    ],
+)
+def test_a_cluster_that_cannot_be_is_refused(run, tmp_path, ray, words, message):
+    assert_refused(tmp_path, run(*write_rows(tmp_path, make_rows()), *words), message)
+
+
+def test_a_cluster_that_loses_its_workers_is_told_in_one_line(run, tmp_path, ray, monkeypatch):
+    monkeypatch.setattr("ruler.audit.plan.WORTH_PLANNING", np.inf)
+    ray.failure = WorkerCrashedError("The worker died unexpectedly.")
+    answer = run(*write_rows(tmp_path, make_rows()), "--executor", "ray")
+    assert_refused(tmp_path, answer, "ruler: a task must end within 10 retries")

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +13,28 @@ import pytest
 pytest.importorskip("ray", reason="needs ray: pip install 'ruler-audit[cluster]'")
 pytestmark = pytest.mark.cluster
 
-COMMAND = [sys.executable, "-c", "from ruler.cli import main; main()", "audit"]
+COMMAND = "import ruler.audit.plan as plan; plan.WORTH_PLANNING = 0\nfrom ruler.cli import main; main()"
+POISON = "from ruler.experiment.executors import blocks; blocks._do_pair = lambda *_: __import__('os')._exit(1)\n"
+SIDES = {"forget": "forget.npy", "retain": "retain", "held-out": "held_out.npy"}
 PATIENCE_S = 240
 
 
-def test_three_nodes_find_what_one_process_finds(tmp_path: Path) -> None:
+@pytest.fixture
+def address() -> Iterator[str]:
+    """Three nodes of one core."""
     from ray.cluster_utils import Cluster
 
+    cluster = Cluster()
+    try:
+        for _ in range(3):
+            cluster.add_node(num_cpus=1, include_dashboard=False)
+        yield cluster.address
+    finally:
+        cluster.shutdown()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
     rng = np.random.default_rng(0)
     shards = tmp_path / "retain"
     shards.mkdir()
@@ -26,24 +42,33 @@ def test_three_nodes_find_what_one_process_finds(tmp_path: Path) -> None:
         np.save(shards / f"{name}.npy", rng.normal(size=(400, 8)))
     for name in ("forget", "held_out"):
         np.save(tmp_path / f"{name}.npy", rng.normal(size=(60, 8)))
-    cluster = Cluster()
-    try:
-        for _ in range(3):
-            cluster.add_node(num_cpus=1, include_dashboard=False)
-        reports = [audit(tmp_path, executor, cluster.address) for executor in ("local", "ray")]
-    finally:
-        cluster.shutdown()
+    return tmp_path
+
+
+def test_three_nodes_find_what_one_process_finds_and_say_first_what_it_takes(folder: Path, address: str) -> None:
+    reports = []
+    for executor in ("local", "ray"):
+        done = audit(folder, address, "--executor", executor, "--out", str(folder / executor))
+        assert done.returncode in (0, 1), done.stderr
+        report = json.loads((folder / executor / "report.json").read_text())
+        reports.append({part: report[part] for part in ("verdict", "metrics", "guards")})
     assert reports[0] == reports[1]
+    assert "GB read by 3 tasks, 3 at a time on 1 core each" in done.stderr
 
 
-def audit(folder: Path, executor: str, address: str) -> dict[str, object]:
+def test_what_the_cluster_cannot_do_is_said_in_one_line(folder: Path, address: str) -> None:
+    for options, message in (
+        (["--job-cpus", "2"], "ruler: the cluster must have a node with 2 CPU for a job; got nodes with 1 CPU"),
+        (["--job-gpus", "1"], "ruler: the cluster must have a node with 1 CPU and 1 GPU for a job"),
+        ([], "ruler: a task must end within 10 retries and the memory it has; got WorkerCrashedError: "),
+    ):
+        done = audit(folder, address, "--executor", "ray", *options, command=POISON + COMMAND)
+        assert done.returncode == 2
+        assert done.stderr.splitlines()[-1].startswith(message)
+
+
+def audit(folder: Path, address: str, *options: str, command: str = COMMAND) -> subprocess.CompletedProcess[str]:
     files = [f"--unlearned-{side}={folder / name}" for side, name in SIDES.items()]
-    command = [*COMMAND, *files, "--executor", executor, "--out", str(folder / executor)]
+    words = [sys.executable, "-c", command, "audit", *files, *options]
     environment = os.environ | {"RAY_ADDRESS": address}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE_S)
-    assert done.returncode in (0, 1), done.stderr
-    report: dict[str, object] = json.loads((folder / executor / "report.json").read_text())
-    return {part: report[part] for part in ("verdict", "metrics", "guards")}
-
-
-SIDES = {"forget": "forget.npy", "retain": "retain", "held-out": "held_out.npy"}
+    return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=PATIENCE_S)

@@ -1,83 +1,88 @@
 """Pairs of blocks on a cluster: each matrix is put once, results come as they are done."""
 
-from functools import partial
-from types import SimpleNamespace
-from typing import Any
-
 import numpy as np
 import pytest
+from tests.experiment.fake_ray import FakeRay, RayTaskError, WorkerCrashedError
 
-from ruler.core.errors import InputError
-from ruler.experiment.executors.blocks import search_on_ray
-from ruler.neighbors import find_neighbors
+from ruler.core.errors import ClusterError, DataMismatchError, InputError
+from ruler.core.types import Neighbors
+from ruler.experiment.executors.blocks import find_workers, search_on_ray
+from ruler.neighbors import find_neighbors, workers
 from ruler.neighbors.sharded import searching_by_blocks
+from ruler.neighbors.workers import Workers
+
+ROWS = np.random.default_rng(0).normal(size=(90, 4))
+CPU = {"CPU": 1.0}
 
 
-class TaskError(Exception):
-    def __init__(self, cause: Exception) -> None:
-        self.cause = cause
-
-
-class FakeRay:
-    """Does tasks at once, and counts what is put."""
-
-    def __init__(self, *, failure: Exception | None = None) -> None:
-        self.n_put, self.most_under_way, self._failure = 0, 0, failure
-        self.exceptions = SimpleNamespace(RayTaskError=TaskError)
-
-    def put(self, value: Any) -> tuple[str, Any]:
-        self.n_put += 1
-        return ("put", value)
-
-    def cluster_resources(self) -> dict[str, float]:
-        return {"CPU": 2.0}
-
-    def remote(self, function: Any) -> Any:
-        def start(*arguments: Any) -> Any:
-            opened = [part[1] if isinstance(part, tuple) and part[:1] == ("put",) else part for part in arguments]
-            return partial(function, *opened)
-
-        task = SimpleNamespace(remote=start)
-        task.options = lambda **options: task
-        return task
-
-    def wait(self, references: list[Any], num_returns: int) -> tuple[list[Any], list[Any]]:
-        self.most_under_way = max(self.most_under_way, len(references))
-        return references[-num_returns:], references[:-num_returns]
-
-    def get(self, reference: Any) -> Any:
-        if self._failure is not None:
-            raise TaskError(self._failure)
-        return reference()
+def assert_same(found: Neighbors, expected: Neighbors) -> None:
+    assert (found.index == expected.index).all()
+    assert (found.similarity == expected.similarity).all()
 
 
 def test_answers_are_those_of_one_process_whatever_the_order() -> None:
-    rng = np.random.default_rng(0)
-    rows, queries = rng.normal(size=(90, 4)), rng.normal(size=(30, 4))
+    queries = ROWS[:30] + 0.1
     ray = FakeRay()
-    with searching_by_blocks(search_on_ray(ray), block_rows=16):
-        own, other = find_neighbors(rows, rows, k=2, exclude_self=True), find_neighbors(queries, rows)
-    for found, expected in (
-        (own, find_neighbors(rows, rows, k=2, exclude_self=True)),
-        (other, find_neighbors(queries, rows)),
-    ):
-        assert (found.index == expected.index).all()
-        assert (found.similarity == expected.similarity).all()
+    with searching_by_blocks(search_on_ray(ray, CPU), block_rows=16):
+        own, other = find_neighbors(ROWS, ROWS, k=2, exclude_self=True), find_neighbors(queries, ROWS)
+    assert_same(own, find_neighbors(ROWS, ROWS, k=2, exclude_self=True))
+    assert_same(other, find_neighbors(queries, ROWS))
     assert ray.n_put == 3  # the rows once a search, the queries once
     assert ray.most_under_way == 4
 
 
-def test_shards_that_a_node_does_not_see_are_named() -> None:
-    rows = np.eye(6)
-    run = search_on_ray(FakeRay(failure=FileNotFoundError("retain/a.npy")))
-    with (
-        searching_by_blocks(run, block_rows=4),
-        pytest.raises(InputError, match=r"files that every node of the cluster sees; got retain/a\.npy"),
+def test_more_workers_get_more_tasks_and_give_the_same_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "_MOST_ROWS", 64)
+    expected, n_tasks = find_neighbors(ROWS, ROWS, k=2, exclude_self=True), []
+    for n_workers in (1, 5, 100):
+        ray = FakeRay({"CPU": n_workers})
+        with searching_by_blocks(search_on_ray(ray, CPU), workers=find_workers(ray, CPU)):
+            assert_same(find_neighbors(ROWS, ROWS, k=2, exclude_self=True), expected)
+        n_tasks.append(len(ray.pairs))
+    assert n_tasks == [6, 21, 276]  # blocks of 32, 16 and, though 400 tasks were wanted, 4 rows
+
+
+def test_a_task_declares_its_cores_and_its_share_of_a_gpu() -> None:
+    ray = FakeRay({"CPU": 8.0, "GPU": 1.0})
+    for needs, device in (({"CPU": 2, "GPU": 0.25}, "cuda"), ({"CPU": 2}, None)):
+        with searching_by_blocks(search_on_ray(ray, needs), workers=find_workers(ray, needs)):
+            find_neighbors(ROWS, ROWS, exclude_self=True)
+        asked = ray.asked[-1]
+        assert (asked["num_cpus"], asked["num_gpus"]) == (2, needs.get("GPU", 0))
+        assert asked["runtime_env"]["env_vars"]["OMP_NUM_THREADS"] == "2"
+        assert ray.pairs[-1].device == device
+    assert ray.n_threads == {2}
+
+
+def test_workers_are_counted_on_each_node() -> None:
+    ray = FakeRay({"CPU": 7.0, "GPU": 2.0}, {"CPU": 3.0}, {"CPU": 16.0, "GPU": 1.0})
+    assert find_workers(ray, {"CPU": 2}) == Workers(3 + 1 + 8, 2, None)
+    assert find_workers(ray, {"CPU": 1, "GPU": 0.25}) == Workers(7 + 0 + 4, 1, "cuda")
+    with pytest.raises(
+        InputError, match=r"must have a node with 8 CPU and 1 GPU for a job; got nodes with 7 CPU, 2 GPU"
     ):
-        find_neighbors(rows, rows, exclude_self=True)
+        find_workers(FakeRay({"CPU": 7.0, "GPU": 2.0}), {"CPU": 8, "GPU": 1.0})
 
 
-def test_other_faults_of_a_task_are_passed_on() -> None:
-    rows = np.eye(6)
-    with searching_by_blocks(search_on_ray(FakeRay(failure=ValueError("odd"))), block_rows=4), pytest.raises(TaskError):
-        find_neighbors(rows, rows, exclude_self=True)
+@pytest.mark.parametrize(
+    ("failure", "kind", "message"),
+    [
+        (
+            RayTaskError(FileNotFoundError("a.npy")),
+            InputError,
+            r"files that every node of the cluster sees; got a\.npy",
+        ),
+        (RayTaskError(DataMismatchError("rows must be")), DataMismatchError, "^rows must be$"),
+        (RayTaskError(ValueError("odd")), RayTaskError, "traceback of odd"),
+        (RayTaskError(MemoryError()), ClusterError, "and the memory it has; got MemoryError:  Let fewer tasks"),
+        (
+            WorkerCrashedError("The worker died.\nCheck logs."),
+            ClusterError,
+            r"within 10 retries .* got WorkerCrashedError: The worker died\. Let fewer .* larger --job-cpus",
+        ),
+    ],
+)
+def test_what_goes_wrong_is_told_in_our_words(failure: Exception, kind: type[Exception], message: str) -> None:
+    run = search_on_ray(FakeRay(failure=failure), CPU)
+    with searching_by_blocks(run, block_rows=4), pytest.raises(kind, match=message):
+        find_neighbors(ROWS, ROWS, exclude_self=True)

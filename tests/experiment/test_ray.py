@@ -3,6 +3,9 @@
 import importlib
 import os
 import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -118,12 +121,31 @@ def connect_to(ray: Ray, monkeypatch: pytest.MonkeyPatch, address: str = "") -> 
     return ray.calls
 
 
+@contextmanager
+def listening(answer: bytes) -> Iterator[str]:
+    """The address of somebody who says the same to everyone."""
+
+    def serve() -> None:
+        with suppress(OSError):  # closed
+            while True:
+                caller, _ = server.accept()
+                with caller:
+                    caller.recv(100)
+                    caller.sendall(answer)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+GRPC = bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
+
+
 def test_a_cluster_is_found_or_started_and_left_again(monkeypatch: pytest.MonkeyPatch) -> None:
     started, *rest = connect_to(Ray(), monkeypatch)
     assert (started["address"], started["num_cpus"], started["include_dashboard"]) == ("local", 3, False)
     assert rest == ["work", "shutdown"]
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        address = f"127.0.0.1:{server.getsockname()[1]}"
+    with listening(GRPC) as address:
         found, *rest = connect_to(Ray(), monkeypatch, address)
     assert found["address"] == address
     assert "num_cpus" not in found
@@ -132,10 +154,14 @@ def test_a_cluster_is_found_or_started_and_left_again(monkeypatch: pytest.Monkey
 
 
 def test_an_address_without_a_cluster_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    no_answer = Ray(error=ConnectionError("no answer"))
+    with (
+        listening(GRPC) as address,
+        pytest.raises(InputError, match=r"must name a running Ray cluster; got '127.*no answer"),
+    ):
+        connect_to(no_answer, monkeypatch, address)
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
-        with pytest.raises(InputError, match=r"must name a running Ray cluster; got '127.*no answer"):
-            connect_to(Ray(error=ConnectionError("no answer")), monkeypatch, address)
     with pytest.raises(InputError, match=r"must name a running Ray cluster; got '127.*Start one with `ray start"):
         connect_to(Ray(), monkeypatch, address)
     for address in ("ray://head:10001", "head", "head:port"):
@@ -143,3 +169,21 @@ def test_an_address_without_a_cluster_is_refused(monkeypatch: pytest.MonkeyPatch
             connect_to(Ray(), monkeypatch, address)
     with pytest.raises(InputError, match="must name a running Ray cluster; got 'auto'"):
         connect_to(Ray(error=ConnectionError("none here")), monkeypatch, "auto")
+
+
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"", GRPC[:5]])
+def test_a_port_where_something_else_answers_is_refused(monkeypatch: pytest.MonkeyPatch, answer: bytes) -> None:
+    with listening(answer) as address:
+        with pytest.raises(InputError, match=r"must name a running Ray cluster; got '127.*\(something else answers"):
+            connect_to(Ray(), monkeypatch, address)
+        monkeypatch.setenv("RAY_USE_TLS", "1")  # what it says is then not ours to read
+        assert connect_to(Ray(), monkeypatch, address)[0]["address"] == address
+
+
+def test_a_port_that_never_answers_is_not_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "_PATIENCE_S", 0.1)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        pytest.raises(InputError, match=r"must name a running Ray cluster; got '127.*\(timed out\)"),
+    ):
+        connect_to(Ray(), monkeypatch, f"127.0.0.1:{server.getsockname()[1]}")

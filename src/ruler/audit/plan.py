@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -18,6 +19,7 @@ from ruler.core.errors import InputError
 from ruler.core.types import FloatArray, Neighbors
 from ruler.metrics.oracle_similarity import compare_rows
 from ruler.neighbors.plan import SearchPlan, plan_search
+from ruler.neighbors.workers import BlockPlan, Workers, plan_by_blocks
 from ruler.stats.placebo import choose_depth, compare_with_placebos
 from ruler.stats.units import Units, find_units
 
@@ -36,16 +38,19 @@ class AuditPlan:
     Args:
         searches: One a model and side, in the order they will run.
         bytes_read: Of all searches and passes over the files.
-        memory_bytes: Most memory of the process, beyond arrays that the caller holds.
+        memory_bytes: Most memory of the process, beyond arrays that the caller holds; NaN with workers, for theirs is
+            not known here.
         reading_s: Seconds of checking, comparing and hashing rows.
         testing_s: Seconds of permutations and bootstraps.
+        workers: Who searches; None for this process.
     """
 
-    searches: tuple[SearchPlan, ...]
+    searches: tuple[SearchPlan | BlockPlan, ...]
     bytes_read: float
     memory_bytes: float
     reading_s: float
     testing_s: float
+    workers: Workers | None = None
 
     @property
     def flops(self) -> float:
@@ -54,25 +59,43 @@ class AuditPlan:
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds that the audit should take here and now."""
+        """Seconds that the audit should take here and now; NaN if the searches cannot be timed from here."""
         return sum(search.elapsed_s for search in self.searches) + self.reading_s + self.testing_s
 
     def __str__(self) -> str:
         lines = [f"  search {search}" for search in self.searches]
         lines.append(f"  reading {self.reading_s / 60:,.2g} min, tests {self.testing_s / 60:,.2g} min")
-        return "\n".join(
-            [
-                f"plan: about {self.elapsed_s / 60:,.3g} min, {self.flops / 1e12:,.3g} TFLOP, "
-                f"{self.bytes_read / 1e9:,.3g} GB read, at most {self.memory_bytes / 1e9:,.2g} GB of memory",
-                *lines,
-            ]
+        if self.workers is not None:
+            lines[-1] += ", on this machine"
+        return "\n".join([self._sum_up() if self.workers is None else self._sum_up_tasks(self.workers), *lines])
+
+    def _sum_up(self) -> str:
+        return (
+            f"plan: about {self.elapsed_s / 60:,.3g} min, {self.flops / 1e12:,.3g} TFLOP, "
+            f"{self.bytes_read / 1e9:,.3g} GB read, at most {self.memory_bytes / 1e9:,.2g} GB of memory"
         )
+
+    def _sum_up_tasks(self, workers: Workers) -> str:
+        tasks = [search for search in self.searches if isinstance(search, BlockPlan)]
+        n_tasks, n_bytes = sum(search.n_tasks for search in tasks), sum(search.bytes_read for search in tasks)
+        work = f"{self.flops / 1e12:,.3g} TFLOP, {n_bytes / 1e9:,.3g} GB read by {n_tasks:,} tasks"
+        at_once = f"{workers.n_workers:,} at a time"
+        if workers.device is not None:
+            return f"plan: {work}, {at_once}; minutes are not estimated for GPUs"
+        minutes = f"about {self.elapsed_s / 60:,.3g} min if the cluster's cores are as fast as this machine's"
+        cores = f"{workers.n_threads} core{'s' if workers.n_threads > 1 else ''}"
+        return f"plan: {minutes}, {work}, {at_once} on {cores} each"
 
 
 def plan_audit(
-    unlearned: Any, *, oracle: Any = None, original: Any = None, settings: AuditSettings | None = None
+    unlearned: Any,
+    *,
+    oracle: Any = None,
+    original: Any = None,
+    settings: AuditSettings | None = None,
+    workers: Workers | None = None,
 ) -> AuditPlan:
-    """How long would `audit` take on this evidence, on this machine, and how much memory?
+    """How long would `audit` take on this evidence, on this machine or with these workers, and how much memory?
 
     Takes some seconds: shapes are counted, and a sample of the rows goes through every stage against the clock.
 
@@ -81,6 +104,7 @@ def plan_audit(
         oracle: As `audit`.
         original: As `audit`.
         settings: As `audit`.
+        workers: Who searches, as in `searching_by_blocks`; None for this process.
 
     Raises:
         InputError: As `audit`, as far as shapes and the rows that are looked at show it.
@@ -95,22 +119,24 @@ def plan_audit(
     values = zip(MODELS, (unlearned, oracle, original), strict=True)
     models = split_models({name: value for name, value in values if value is not None}, settings)
     try:
-        return _plan(models, settings)
+        return _plan(models, settings, workers)
     except InputError:
         check_numbers(models)  # a sample does not know whose rows it holds: this says it
         raise
 
 
-def _plan(models: Mapping[ModelName, Sides], settings: AuditSettings) -> AuditPlan:
+def _plan(models: Mapping[ModelName, Sides], settings: AuditSettings, workers: Workers | None) -> AuditPlan:
     searched = [sides for name, sides in models.items() if name != "oracle"]
-    searches = tuple(search for sides in searched for search in _plan_searches(sides, settings))
+    plan_one = plan_search if workers is None else partial(plan_by_blocks, workers=workers)
+    searches = tuple(search for sides in searched for search in _plan_searches(sides, settings, plan_one))
     n_passes = {name: sum(rows.nbytes for rows in sides.values()) for name, sides in models.items()}
     return AuditPlan(
         searches,
         bytes_read=sum(search.bytes_read for search in searches) + 2.0 * sum(n_passes.values()),
-        memory_bytes=max(search.memory_bytes for search in searches),
+        memory_bytes=max(search.memory_bytes if isinstance(search, SearchPlan) else np.nan for search in searches),
         reading_s=_time_reading(models),
         testing_s=_time_tests(models, settings),
+        workers=workers,
     )
 
 
@@ -122,13 +148,15 @@ def is_worth_planning(unlearned: Any) -> bool:
     return bool(work > WORTH_PLANNING)
 
 
-def _plan_searches(sides: Sides, settings: AuditSettings) -> list[SearchPlan]:
+def _plan_searches(
+    sides: Sides, settings: AuditSettings, plan_one: Callable[..., SearchPlan | BlockPlan]
+) -> list[SearchPlan | BlockPlan]:
     retain = sides["retain"]
     reference = draw_reference({side: len(rows) for side, rows in sides.items()}, settings)
-    plans = [plan_search(rows, retain) for side, rows in sides.items() if side != "retain"]
+    plans = [plan_one(rows, retain) for side, rows in sides.items() if side != "retain"]
     if reference is None:
-        return [*plans, plan_search(retain, retain, exclude_self=True)]
-    return [*plans, plan_search(retain[reference], retain, k=2)]
+        return [*plans, plan_one(retain, retain, exclude_self=True)]
+    return [*plans, plan_one(retain[reference], retain, k=2)]
 
 
 def _time_reading(models: Mapping[ModelName, Sides]) -> float:

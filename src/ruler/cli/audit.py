@@ -1,5 +1,6 @@
 """`ruler audit`: somebody's files or models to a verdict and a report."""
 
+import math
 import os
 import time
 from collections.abc import Callable, Collection, Iterator
@@ -10,13 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ruler.cli.executors import EXECUTORS
+from ruler.cli.executors import choose_cluster
 from ruler.core.errors import InputError
 
 if TYPE_CHECKING:
     from ruler.audit.findings import Report
     from ruler.audit.settings import AuditSettings
     from ruler.cli.audit_config import AuditConfig
+    from ruler.experiment.executors.cluster import ClusterSettings
+    from ruler.neighbors.workers import Workers
 
 EXAMPLE = (
     "Example: ruler audit --unlearned-forget u_forget.npy --unlearned-retain u_retain.npy "
@@ -55,6 +58,8 @@ def audit(
     executor: Annotated[
         str, typer.Option(help="Who searches neighbours: local, this process, or ray, a cluster (docs/cluster.md).")
     ] = "local",
+    job_cpus: Annotated[int | None, typer.Option(help="With ray: cores of a job, by default 1.")] = None,
+    job_gpus: Annotated[float | None, typer.Option(help="With ray: share of a GPU of a job, by default none.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("ruler-audit-report"),
 ) -> None:
     """Has a model forgotten? Compare its embeddings with controls, an oracle and the original.
@@ -94,31 +99,35 @@ def audit(
             "audit must be given a TOML file, or at least --unlearned-forget and --unlearned-retain; got nothing. "
             "See: ruler audit --help"
         )
-    with _searching(executor):
+    cluster = choose_cluster(executor, job_cpus=job_cpus, job_gpus=job_gpus)
+    with _searching(cluster, "cpu" if job_gpus is None else "cuda") as workers:
         if config is None:
             _check_pairs(files, _option)
-            report = _audit_files(files, groups, _make_settings(n_reference))
+            report = _audit_files(files, groups, _make_settings(n_reference), workers)
         elif files or groups or n_reference is not None:
             raise InputError(f"files must be named either in {config} or by options; got both. Leave one of them out.")
         else:
-            report = _audit_config(config)
+            report = _audit_config(config, workers)
     _tell(report, out)
 
 
 @contextmanager
-def _searching(executor: str) -> Iterator[None]:
-    if EXECUTORS[executor] == "processes":
-        yield
+def _searching(cluster: "ClusterSettings | None", device: str) -> "Iterator[Workers | None]":
+    if cluster is None:
+        yield None
         return
-    from ruler.experiment.executors.blocks import search_on_ray
-    from ruler.experiment.executors.cluster import connect
+    from ruler.experiment.executors.blocks import find_workers, search_on_ray
+    from ruler.experiment.executors.cluster import connect, list_needs
     from ruler.neighbors.sharded import searching_by_blocks
 
-    with connect(os.cpu_count() or 1) as ray, searching_by_blocks(search_on_ray(ray)):
-        yield
+    needs = list_needs(cluster, device)
+    with connect(max(os.cpu_count() or 1, cluster.job_cpus)) as ray:
+        workers = find_workers(ray, needs)
+        with searching_by_blocks(search_on_ray(ray, needs), workers=workers):
+            yield workers
 
 
-def _audit_config(path: Path) -> "Report":
+def _audit_config(path: Path, workers: "Workers | None") -> "Report":
     from ruler.cli.audit_config import read_config
 
     config = read_config(path)
@@ -128,10 +137,12 @@ def _audit_config(path: Path) -> "Report":
         return _audit_models(config, groups, settings, folder)
     named = config.embeddings.model_dump(exclude_none=True)
     _check_pairs(list(named), lambda name: f"embeddings.{name}")
-    return _audit_files({name: _locate(value, folder) for name, value in named.items()}, groups, settings)
+    return _audit_files({name: _locate(value, folder) for name, value in named.items()}, groups, settings, workers)
 
 
-def _audit_files(files: dict[str, Path], groups: Path | None, settings: "AuditSettings | None") -> "Report":
+def _audit_files(
+    files: dict[str, Path], groups: Path | None, settings: "AuditSettings | None", workers: "Workers | None"
+) -> "Report":
     from ruler.audit.audit import audit as audit_embeddings
     from ruler.cli.audit_records import load_groups
     from ruler.embeddings import load_embeddings
@@ -143,7 +154,7 @@ def _audit_files(files: dict[str, Path], groups: Path | None, settings: "AuditSe
         if f"{model}_forget" in files
     }
     labels = None if groups is None else load_groups(groups)
-    with _planned(models, settings):
+    with _planned(models, settings, workers):
         report = audit_embeddings(models.pop("unlearned"), **models, groups=labels, settings=settings)
     return _note_files(report, files if groups is None else {**files, "groups": groups})
 
@@ -155,20 +166,20 @@ def _make_settings(n_reference: int | None) -> "AuditSettings":
 
 
 @contextmanager
-def _planned(models: dict[str, Any], settings: "AuditSettings | None") -> Iterator[None]:
+def _planned(models: dict[str, Any], settings: "AuditSettings | None", workers: "Workers | None") -> Iterator[None]:
     """Around a long audit: what it will take, before it starts, and what it took."""
     from ruler.audit.plan import is_worth_planning, plan_audit
-    from ruler.neighbors.search import ELSEWHERE
 
-    if ELSEWHERE.get() is not None or not is_worth_planning(models["unlearned"]):  # a plan is of this machine alone
+    if not is_worth_planning(models["unlearned"]):
         yield
         return
-    plan = plan_audit(**models, settings=settings)
+    plan = plan_audit(**models, settings=settings, workers=workers)
     typer.echo(plan, err=True)
     started_s = time.monotonic()
     yield
-    took_min = (time.monotonic() - started_s) / 60
-    typer.echo(f"took: {took_min:.3g} min, {took_min * 60 / plan.elapsed_s:.2f} of the plan\n", err=True)
+    took_s = time.monotonic() - started_s
+    share = "" if math.isnan(plan.elapsed_s) else f", {took_s / plan.elapsed_s:.2f} of the plan"
+    typer.echo(f"took: {took_s / 60:.3g} min{share}\n", err=True)
 
 
 def _check_pairs(files: Collection[str], spell: Callable[[str], str]) -> None:

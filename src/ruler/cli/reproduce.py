@@ -14,10 +14,8 @@ from rich import progress as bars
 from rich.console import Console
 from typer.core import TyperCommand
 
-from ruler.cli.executors import EXECUTORS
+from ruler.cli.executors import choose_cluster
 from ruler.cli.judge import judge
-from ruler.core.errors import InputError
-from ruler.experiment.executors.cluster import ClusterSettings
 from ruler.experiment.run import (
     RESULTS_FILE,
     Progress,
@@ -95,7 +93,7 @@ def reproduce(
 
     The same command again resumes: finished cells are never run twice.
     """
-    cluster = _choose_cluster(executor, job_cpus=job_cpus, job_gpus=job_gpus)
+    cluster = choose_cluster(executor, job_cpus=job_cpus, job_gpus=job_gpus)
     small = narrow_studies(
         shrink_studies(choose_studies(study)) if smoke else choose_studies(study),
         datasets=datasets or (),
@@ -123,16 +121,6 @@ def reproduce(
         typer.echo(f"Stopped. Finished cells are kept in {out}: run the same command again to resume.", err=True)
         raise typer.Exit(_INTERRUPTED) from error
     _tell(summary, out)
-
-
-def _choose_cluster(executor: str, **needs: float | None) -> ClusterSettings | None:
-    given: dict[str, Any] = {name: value for name, value in needs.items() if value is not None}
-    if EXECUTORS[executor] == "cluster":
-        return ClusterSettings(**given)
-    if given:
-        name = next(iter(given)).replace("_", "-")
-        raise InputError(f"--{name} must be used with --executor ray; got --executor {executor}. Leave it out.")
-    return None
 
 
 def _run(studies: tuple[StudySettings, ...], settings: RunSettings) -> Summary:

@@ -10,6 +10,7 @@ RulerError
 ├── UnstableModelError    (RuntimeError)      a model that answers differently on the same input
 ├── DivergedError         (RuntimeError)      training or unlearning left the numbers
 ├── CheckpointError       (RuntimeError)      a stored model that fails its checksum or manifest
+├── ClusterError          (RuntimeError)      a cluster that lost work more often than it is retried
 └── MissingPackageError   (ImportError)       an optional package is needed; says how to get it
 """
 
@@ -61,6 +62,10 @@ class DivergedError(RulerError, RuntimeError):
 
 class CheckpointError(RulerError, RuntimeError):
     """A stored model that does not match its manifest."""
+
+
+class ClusterError(RulerError, RuntimeError):
+    """A cluster that cannot do the work: its workers or nodes are lost again and again."""
 
 
 class MissingPackageError(RulerError, ImportError):

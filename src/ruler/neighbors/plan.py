@@ -35,7 +35,9 @@ class SearchPlan:
         flops: Of the first pass, a multiply and an add counted as two.
         bytes_read: From the files or from what the system keeps of them.
         memory_bytes: Most memory of the process, beyond arrays that the caller holds.
-        elapsed_s: Seconds it should take here and now.
+        scan_s: Seconds of the first pass, here and now.
+        recheck_s: Seconds of the second.
+        reading_s: Seconds of norms and of the search for identical rows, on one thread.
     """
 
     n_queries: int
@@ -47,7 +49,14 @@ class SearchPlan:
     flops: float
     bytes_read: float
     memory_bytes: float
-    elapsed_s: float
+    scan_s: float
+    recheck_s: float
+    reading_s: float
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds it should take here and now."""
+        return self.scan_s + self.recheck_s + self.reading_s
 
     def __str__(self) -> str:
         what = f"{self.n_rows:,} rows in themselves" if self.is_self else f"{self.n_queries:,} in {self.n_rows:,} rows"
@@ -101,7 +110,9 @@ def plan_search(queries: Any, base: Any, *, k: int = 1, exclude_self: bool = Fal
         flops=2.0 * n_queries * n_rows * width / (2 if is_self else 1),
         bytes_read=_count_bytes(query_rows, base_rows, is_self),
         memory_bytes=_FIXED_BYTES + _BYTES_A_ROW * n_read + 40.0 * k * n_queries,
-        elapsed_s=_scale(times, pilot, n_queries, n_rows) + _time_reading(base_rows) * n_read,
+        scan_s=times.scan_s * _count_pilots(pilot, n_queries, n_rows),
+        recheck_s=times.recheck_s * n_queries / len(pilot.queries),
+        reading_s=_time_reading(base_rows) * n_read,
     )
 
 
@@ -124,13 +135,11 @@ def _time_passes(task: Task, engine: Engine, pool: Any) -> PassTimes:
     return run_passes(task, engine, BestRows(len(task.queries), task.k), run)
 
 
-def _scale(times: PassTimes, pilot: Task, n_queries: int, n_rows: int) -> float:
-    """Seconds of the whole from those of the pilot: the scan goes by pairs, the recheck by queries."""
+def _count_pilots(pilot: Task, n_queries: int, n_rows: int) -> float:
+    """How many times the pilot's pairs of rows the whole has."""
     if pilot.is_self:
-        share = (n_rows / len(pilot.base)) * (n_rows + TILE_ROWS) / (len(pilot.base) + TILE_ROWS)
-    else:
-        share = (n_queries / len(pilot.queries)) * (n_rows / len(pilot.base))
-    return times.scan_s * share + times.recheck_s * n_queries / len(pilot.queries)
+        return (n_rows / len(pilot.base)) * (n_rows + TILE_ROWS) / (len(pilot.base) + TILE_ROWS)
+    return (n_queries / len(pilot.queries)) * (n_rows / len(pilot.base))
 
 
 def _time_reading(matrix: npt.NDArray[Any]) -> float:

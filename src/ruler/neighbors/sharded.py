@@ -20,6 +20,7 @@ from ruler.core.optional import load_optional
 from ruler.core.types import FloatArray, IndexArray, Neighbors
 from ruler.neighbors.precision import full_precision
 from ruler.neighbors.search import ELSEWHERE, check_request, find_neighbors, search_both
+from ruler.neighbors.workers import Workers
 
 Span = tuple[int, int]
 
@@ -111,7 +112,7 @@ def find_neighbors_by_blocks(
 
 
 @contextmanager
-def searching_by_blocks(run: Run, *, block_rows: int = 1 << 18) -> Iterator[None]:
+def searching_by_blocks(run: Run, *, block_rows: int = 1 << 18, workers: Workers | None = None) -> Iterator[None]:
     """Let every search within, also those deep inside an audit, be done by `run`, block pair by block pair.
 
     Answers stay the same to the last bit. Searches on an accelerator, asked for by ``device``, are left alone.
@@ -119,6 +120,7 @@ def searching_by_blocks(run: Run, *, block_rows: int = 1 << 18) -> Iterator[None
     Args:
         run: As `find_neighbors_by_blocks`.
         block_rows: Rows a block.
+        workers: Who does the work: they choose the rows of a block for each search, and their device is the tasks'.
 
     Example:
         >>> rows = np.random.default_rng(0).normal(size=(40, 3))
@@ -129,11 +131,13 @@ def searching_by_blocks(run: Run, *, block_rows: int = 1 << 18) -> Iterator[None
     """
 
     def search_elsewhere(queries: Any, base: Any, *, k: int, exclude_self: bool) -> Neighbors:
+        options: dict[str, Any] = {"k": k, "exclude_self": exclude_self, "run": run, "block_rows": block_rows}
+        if workers is not None:
+            size = workers.choose_block_rows(len(queries), len(base), is_self=queries is base)
+            options |= {"block_rows": size, "device": workers.device}
         here = ELSEWHERE.set(None)  # a task that is done in this process searches for itself
         try:
-            return find_neighbors_by_blocks(
-                queries, base, k=k, exclude_self=exclude_self, block_rows=block_rows, run=run
-            )
+            return find_neighbors_by_blocks(queries, base, **options)
         finally:
             ELSEWHERE.reset(here)
 

@@ -1,20 +1,38 @@
 """Searches of an audit on a Ray cluster: a pair of blocks is a task, and its matrices travel once a node."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ruler.core.errors import InputError
+from ruler.core.errors import ClusterError, InputError, RulerError
+from ruler.experiment.executors.cluster import check_fit
 from ruler.experiment.executors.worker import choose_variables
 from ruler.neighbors.sharded import BlockBest, BlockPair, Run
+from ruler.neighbors.workers import Workers
 
 _MOST_RETRIES = 10  # of a task whose worker or node was lost; it can be done again anywhere
-_TASKS_A_CORE = 2  # under way: enough to keep workers busy, few enough to keep results from piling up
+_TASKS_A_WORKER = 2  # under way: enough to keep workers busy, few enough to keep results from piling up
 
 Work = Callable[[BlockPair], list[BlockBest]]
 
 
-def search_on_ray(ray: Any, *, task_cpus: int = 1) -> Run:
+def find_workers(ray: Any, needs: Mapping[str, float]) -> Workers:
+    """How many tasks with these needs the cluster's nodes do at once now.
+
+    Args:
+        ray: The connected module.
+        needs: As `list_needs` gives them.
+
+    Raises:
+        InputError: No node has room for a task.
+    """
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    check_fit(needs, nodes)
+    n_workers = sum(min(int(node.get(kind, 0) / needed) for kind, needed in needs.items()) for node in nodes)
+    return Workers(n_workers, int(needs["CPU"]), "cuda" if "GPU" in needs else None)
+
+
+def search_on_ray(ray: Any, needs: Mapping[str, float]) -> Run:
     """A ``run`` for `searching_by_blocks`: tasks on the cluster that ``ray`` is connected to.
 
     Arrays are put into the object store once. Memory maps, and `StackedRows` of them, travel by the name of their file,
@@ -22,22 +40,24 @@ def search_on_ray(ray: Any, *, task_cpus: int = 1) -> Run:
 
     Args:
         ray: The connected module.
-        task_cpus: Cores, and threads, of a task.
+        needs: Of a task, as `list_needs` gives them; its cores are its threads.
     """
 
     def run(work: Work, pairs: Iterable[BlockPair]) -> Iterator[list[BlockBest]]:
+        n_threads = int(needs["CPU"])
         task = ray.remote(_do_pair).options(
-            num_cpus=task_cpus,
+            num_cpus=n_threads,
+            num_gpus=needs.get("GPU", 0),
             max_retries=_MOST_RETRIES,
             name="search a pair of blocks",
-            runtime_env={"env_vars": choose_variables(task_cpus)},
+            runtime_env={"env_vars": choose_variables(n_threads)},
         )
-        n_at_once = max(1, int(_TASKS_A_CORE * ray.cluster_resources().get("CPU", 1) // task_cpus))
+        n_at_once = _TASKS_A_WORKER * find_workers(ray, needs).n_workers
         put = _Once(ray.put)
         under_way: set[Any] = set()
         for pair in pairs:
             matrices = [put(pair.queries)] if pair.queries is pair.base else [put(pair.queries), put(pair.base)]
-            under_way.add(task.remote(work, replace(pair, queries=None, base=None), task_cpus, *matrices))
+            under_way.add(task.remote(work, replace(pair, queries=None, base=None), n_threads, *matrices))
             if len(under_way) >= n_at_once:
                 yield from _collect(ray, under_way)
         while under_way:
@@ -66,12 +86,30 @@ def _collect(ray: Any, under_way: set[Any]) -> Iterator[list[BlockBest]]:
         try:
             yield ray.get(reference)
         except ray.exceptions.RayTaskError as error:
-            if isinstance(error.cause, FileNotFoundError):
-                raise InputError(
-                    f"embeddings must be files that every node of the cluster sees; got {error.cause}. "
-                    "Put the shards on a disk that the nodes share."
-                ) from error
-            raise
+            raise _explain(error) from error
+        except ray.exceptions.RayError as error:
+            raise _lose(error) from error
+
+
+def _explain(error: Any) -> Exception:
+    """What the task itself raised: ours as it was, without Ray's account of it."""
+    cause: Exception = error.cause
+    if isinstance(cause, FileNotFoundError):
+        return InputError(
+            f"embeddings must be files that every node of the cluster sees; got {cause}. "
+            "Put the shards on a disk that the nodes share."
+        )
+    if isinstance(cause, MemoryError) or type(cause).__name__ == "OutOfMemoryError":  # torch's, of a GPU
+        return _lose(cause)
+    return cause if isinstance(cause, RulerError) else error
+
+
+def _lose(error: Exception) -> ClusterError:
+    said = next(iter(str(error).splitlines()), "").strip()
+    return ClusterError(
+        f"a task must end within {_MOST_RETRIES} retries and the memory it has; got {type(error).__name__}: {said} "
+        "Let fewer tasks share a node's memory, with a larger --job-cpus or --job-gpus, or audit fewer rows."
+    )
 
 
 def _do_pair(work: Work, pair: BlockPair, n_threads: int, queries: Any, base: Any = None) -> list[BlockBest]:

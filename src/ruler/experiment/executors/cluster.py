@@ -3,7 +3,7 @@
 import logging
 import os
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +16,7 @@ from ruler.experiment.grid import Job
 
 _QUIET = {"log_to_driver": False, "logging_level": logging.ERROR}
 _PATIENCE_S = 10.0
+_SETTINGS_FRAME = 4  # of HTTP/2
 
 
 @dataclass(frozen=True)
@@ -88,12 +89,37 @@ def _knock(address: str) -> None:
             "Run the command on one of its nodes, or hand it to `ray job submit`."
         )
     try:
-        socket.create_connection((host, int(port)), timeout=_PATIENCE_S).close()
+        with socket.create_connection((host, int(port)), timeout=_PATIENCE_S) as connection:
+            is_answered = os.environ.get("RAY_USE_TLS", "0") != "0" or _speaks_http2(connection)
     except (OSError, OverflowError) as error:
-        raise InputError(
-            f"RAY_ADDRESS must name a running Ray cluster; got {address!r} ({error}). "
-            "Start one with `ray start --head`, or unset RAY_ADDRESS."
-        ) from error
+        raise _no_cluster(address, str(error)) from error
+    if not is_answered:
+        raise _no_cluster(address, "something else answers there")
+
+
+def _speaks_http2(connection: socket.socket) -> bool:
+    """Whether gRPC, so perhaps Ray, answers: both sides of HTTP/2 begin with a frame of settings (RFC 9113, 3.4)."""
+    connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, _SETTINGS_FRAME, 0, 0, 0, 0, 0)))
+    with connection.makefile("rb") as answer:
+        header = answer.read(9)
+    return len(header) == 9 and header[3] == _SETTINGS_FRAME
+
+
+def _no_cluster(address: str, reason: str) -> InputError:
+    return InputError(
+        f"RAY_ADDRESS must name a running Ray cluster; got {address!r} ({reason}). "
+        "Start one with `ray start --head`, or unset RAY_ADDRESS."
+    )
+
+
+def list_needs(settings: ClusterSettings, device: str) -> dict[str, float]:
+    """What a task takes of a node, by Ray's names.
+
+    Example:
+        >>> list_needs(ClusterSettings(job_cpus=2), "cuda")
+        {'CPU': 2, 'GPU': 0.25}
+    """
+    return {"CPU": settings.job_cpus} | ({"GPU": settings.job_gpus} if device == "cuda" else {})
 
 
 def count_needs(job: Job, device: str, settings: ClusterSettings) -> dict[str, float]:
@@ -104,8 +130,7 @@ def count_needs(job: Job, device: str, settings: ClusterSettings) -> dict[str, f
         >>> count_needs(Job((Cell("primary", "adult", "scrub", 0.05, 0, 5e-4),)), "cuda", ClusterSettings())
         {'CPU': 1}
     """
-    is_on_gpu = choose_device(job, device) == "cuda"
-    return {"CPU": settings.job_cpus} | ({"GPU": settings.job_gpus} if is_on_gpu else {})
+    return list_needs(settings, choose_device(job, device))
 
 
 def check_room(jobs: Sequence[Job], device: str, settings: ClusterSettings, nodes: Sequence[dict[str, float]]) -> None:
@@ -117,12 +142,21 @@ def check_room(jobs: Sequence[Job], device: str, settings: ClusterSettings, node
     Raises:
         InputError: A job fits nowhere.
     """
-    for needs in (count_needs(job, device, settings) for job in jobs):
-        if any(all(node.get(kind, 0) >= needed for kind, needed in needs.items()) for node in nodes):
-            continue
-        wanted = " and ".join(f"{needed:g} {kind}" for kind, needed in needs.items())
-        offers = "; ".join(f"{node.get('CPU', 0):g} CPU, {node.get('GPU', 0):g} GPU" for node in nodes)
-        raise InputError(
-            f"the cluster must have a node with {wanted} for a job; got nodes with {offers}. "
-            "Add such a node, or lower --job-cpus or --job-gpus."
-        )
+    for job in jobs:
+        check_fit(count_needs(job, device, settings), nodes)
+
+
+def check_fit(needs: Mapping[str, float], nodes: Sequence[dict[str, float]]) -> None:
+    """Whether some node has all that a job needs.
+
+    Raises:
+        InputError: None has.
+    """
+    if any(all(node.get(kind, 0) >= needed for kind, needed in needs.items()) for node in nodes):
+        return
+    wanted = " and ".join(f"{needed:g} {kind}" for kind, needed in needs.items())
+    offers = "; ".join(f"{node.get('CPU', 0):g} CPU, {node.get('GPU', 0):g} GPU" for node in nodes)
+    raise InputError(
+        f"the cluster must have a node with {wanted} for a job; got nodes with {offers}. "
+        "Add such a node, or lower --job-cpus or --job-gpus."
+    )

@@ -130,7 +130,7 @@ def test_ids_travel():
     groups=st.lists(st.sampled_from(["ann", "bob", "cy", "dan", "eve"]), min_size=8, max_size=60),
     fraction=st.floats(0.01, 0.5),
     seed=st.integers(0, 9),
-    choice=st.sampled_from(["random", "most_frequent", "single"]),
+    choice=st.sampled_from(["random", "most_frequent", "single", "pair"]),
 )
 def test_chosen_groups_are_never_cut(groups, fraction, seed, choice):
     try:
@@ -141,7 +141,8 @@ def test_chosen_groups_are_never_cut(groups, fraction, seed, choice):
     forgotten = set(names[partition.forget])
     assert forgotten.isdisjoint(names[partition.retain])
     assert _is_whole(partition, len(groups))
-    assert len(forgotten) == 1 if choice == "single" else len(partition.forget) >= fraction * len(groups)
+    n_wanted = {"single": 1, "pair": 2}.get(choice)
+    assert len(partition.forget) >= fraction * len(groups) if n_wanted is None else len(forgotten) == n_wanted
     shuffled = names[::-1]
     again = choose_groups(shuffled, fraction, seed=seed, choice=choice)
     assert set(shuffled[again.forget]) == forgotten
@@ -160,12 +161,14 @@ def test_choices_and_their_seeds():
     assert set(groups[most.forget]) == {"p19", "p18"}  # 20 of 210, and then 39
     alone = {groups[choose_groups(groups, 0.1, seed=seed, choice="single").forget[0]] for seed in range(30)}
     assert len(alone) > 5
+    two = {tuple(np.unique(groups[choose_groups(groups, 0.1, seed=s, choice="pair").forget])) for s in range(30)}
+    assert len(two) > 20
     tied = choose_groups(["b", "b", "a", "a", "c", "d"], 0.2, choice="most_frequent")
     assert tied.forget.tolist() == [2, 3]
 
 
 def test_another_choice_or_fraction():
-    with pytest.raises(InputError, match="choice must be one of random, most_frequent, single; got 'largest'"):
+    with pytest.raises(InputError, match="choice must be one of random, most_frequent, single, pair; got 'largest'"):
         choose_groups(["a", "b"], 0.1, choice="largest")
     with pytest.raises(InputError, match="fraction must be between 0 and 1; got 5"):
         choose_groups(["a", "b"], 5, choice="single")

@@ -118,6 +118,7 @@ def draw_diagnostics():
         *itertools.product(["faces"], ["lfw"], ["resnet18"], ["random"], FRACTIONS, SEVEN),
         *itertools.product(["faces"], ["lfw"], ["resnet18"], ["most_frequent"], [0.1], TWO),
         *itertools.product(["faces"], ["lfw"], ["resnet18"], ["single"], [0.1], TWO),
+        *itertools.product(["faces"], ["lfw"], ["resnet18"], ["pair"], [0.1], TWO),
         *itertools.product(["clinical"], ["mtsamples"], ["bert_mlm"], ["random"], FRACTIONS, SEVEN),
         *itertools.product(["clinical"], ["mtsamples_rows"], ["bert_mlm"], ["random"], FRACTIONS, TWO),
     ]

@@ -59,7 +59,14 @@ def test_the_difference_of_models_is_paired_by_seed_and_forget_set(diagnostics):
 def test_every_choice_of_identities_has_its_row(diagnostics):
     numbers = compute(diagnostics, "face_controls")
     places = set(zip(numbers.forget_choice, numbers.forget_fraction, strict=True))
-    assert places == {("random", 0.01), ("random", 0.05), ("random", 0.1), ("most_frequent", 0.1), ("single", 0.1)}
+    assert places == {
+        ("random", 0.01),
+        ("random", 0.05),
+        ("random", 0.1),
+        ("most_frequent", 0.1),
+        ("single", 0.1),
+        ("pair", 0.1),
+    }
 
 
 def read_first(results):
@@ -119,21 +126,30 @@ def test_other_choices_are_named_by_people_and_images_not_by_a_fraction(diagnost
     is_single = diagnostics.forget_choice == "single"
     diagnostics.loc[is_single, ["n_groups", "n_forget"]] = [1, 11]
     numbers = compute(diagnostics, "face_controls")
-    *_, most, alone = read_face_controls(numbers)
+    *_, most, alone, two = read_face_controls(numbers)
     assert most.startswith("most frequent (16 people, 432 images): ")
     assert most.endswith("not a test among single identities of that size, for no other has as many images.")
     assert alone.startswith("one alone (one person, 11 images): ")
     assert "Other identities alone, of any number of images, stray from 0.300 to 0.800" in alone
     assert "not a test among" not in alone
+    assert two.startswith("two alone (")
+    assert "Other pairs of identities, of any number of images, stray from 0.300 to 0.800" in two
     rows = arrange(numbers, TABLES["face_controls"].layout).rows
-    assert [row.labels[2:] for row in rows[2:]] == [("random", "10%"), ("most frequent", ""), ("one alone", "")]
+    assert [row.labels[2:] for row in rows[2:]] == [
+        ("random", "10%"),
+        ("most frequent", ""),
+        ("one alone", ""),
+        ("two alone", ""),
+    ]
 
 
 def test_chance_is_told_of_the_fewest_identities_measured(diagnostics):
     diagnostics.loc[diagnostics.forget_choice == "single", "m4_placebo_low"] = 0.1
     text = read_chance(compute(diagnostics, "face_controls"))
-    assert "one alone from 0.100 to 0.800; random sets grown to 1% of the images" in text
-    assert text.endswith("Sets of exactly two were not measured apart.")
+    assert "one alone from 0.100 to 0.800; two alone from 0.300 to 0.800; random sets grown to 1%" in text
+    assert text.endswith("from 0.300 to 0.800.")
+    without_pairs = read_chance(compute(diagnostics[diagnostics.forget_choice != "pair"], "face_controls"))
+    assert without_pairs.endswith("Sets of exactly two were not measured apart.")
     several = read_chance(compute(diagnostics[diagnostics.forget_choice != "single"], "face_controls"))
     assert "one alone" not in several
     assert "from 0.300 to 0.800" in several

@@ -58,7 +58,7 @@ def test_full_results_show_the_papers_number_of_points(all_results):
         "6": 1200,
         "7": 500,
         "8": 3 * 5 * (5 + 6),
-        "face_controls": 5 * 5 * (2 + 4),
+        "face_controls": 6 * 5 * (2 + 4),
     }
 
 
@@ -129,7 +129,7 @@ def test_figures_4_and_8_show_each_seed_and_the_published_mean(some_results):
 
 def test_the_face_controls_show_all_choices_and_quote_the_paper_for_its_own_alone(some_results):
     points = FIGURES["face_controls"].gather(some_results)
-    assert points.forget_choice.unique().tolist() == ["random", "most_frequent", "single"]
+    assert points.forget_choice.unique().tolist() == ["random", "most_frequent", "single", "pair"]
     quoted = points[points.paper.notna()]
     assert set(quoted.forget_choice) == {"random"}
     assert set(zip(quoted.method, quoted.metric, strict=True)) == {("original", "m4")}
@@ -139,7 +139,7 @@ def test_the_face_controls_show_all_choices_and_quote_the_paper_for_its_own_alon
         [axes] = FIGURES["face_controls"].draw(points).axes
     ticks = [label.get_text() for label in axes.get_xticklabels()]
     assert ticks[0] == "random, 1%\n2 people\n43 images"
-    assert ticks[-1] == "one alone\n16 people\n432 images"
+    assert ticks[-1] == "two alone\n16 people\n432 images"
     held_out = points[points.metric == "m4_held_out"]
     assert set(held_out.method) == {"original"}
 

@@ -60,7 +60,9 @@ def test_forgotten_groups_are_named_by_their_choice(whole):
     assert rows[0].startswith(
         "| faces | LFW | ResNet-18 | Gradient Ascent, NegGrad+, Fine-Tuning, SCRUB, Bad Teacher | 10%"
     )
-    assert rows[1:] == ["| faces | LFW | ResNet-18 | Oracle, Original | 10%, most frequent, one alone | 0 to 4 | 30 |"]
+    assert rows[1:] == [
+        "| faces | LFW | ResNet-18 | Oracle, Original | 10%, most frequent, one alone, two alone | 0 to 4 | 40 |"
+    ]
 
 
 def test_pairs_of_oracles_name_both_seeds(whole):

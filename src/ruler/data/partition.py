@@ -97,17 +97,17 @@ def choose_groups(
     fraction: float,
     *,
     seed: int = 999,
-    choice: Literal["random", "most_frequent", "single"] = "random",
+    choice: Literal["random", "most_frequent", "single", "pair"] = "random",
 ) -> Partition:
     """Which records are forgotten, if whole groups are chosen in a stated way until a share is reached?
 
     Args:
         groups: (n,) group of each training record.
         fraction: Groups are added until they hold at least this share of the records; ``"single"`` takes one
-            group whatever it holds.
+            group and ``"pair"`` two, whatever they hold.
         seed: Of the draw; the order of the records does not matter.
         choice: ``"random"`` as ``partition_groups``; ``"most_frequent"`` the largest groups first, equal ones in
-            sorted order, which draws nothing; ``"single"`` one group at random.
+            sorted order, which draws nothing; ``"single"`` one group at random, ``"pair"`` two.
 
     Raises:
         InputError: Another choice, a fraction out of range, or nothing left to retain.
@@ -123,11 +123,13 @@ def choose_groups(
     distinct, codes, sizes = np.unique(names, return_inverse=True, return_counts=True)
     if choice == "single":
         return _cut(codes == np.random.RandomState(seed).randint(len(distinct)))
+    if choice == "pair":
+        return _cut(np.isin(codes, np.random.RandomState(seed).permutation(len(distinct))[:2]))
     if choice == "most_frequent":
         order = np.argsort(-sizes, kind="stable")
         n_chosen = int(np.searchsorted(sizes[order].cumsum(), fraction * len(names))) + 1
         return _cut(np.isin(codes, order[:n_chosen]))
-    raise InputError(f"choice must be one of random, most_frequent, single; got {choice!r}.")
+    raise InputError(f"choice must be one of random, most_frequent, single, pair; got {choice!r}.")
 
 
 def name_records(partition: Partition, ids: npt.ArrayLike) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:

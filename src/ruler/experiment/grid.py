@@ -113,7 +113,7 @@ def list_cells(study: StudySettings) -> tuple[Cell, ...]:
     Example:
         >>> from ruler.experiment.studies import STUDIES
         >>> [len(list_cells(study)) for study in STUDIES.values()]
-        [1800, 900, 450, 300, 1200, 3000, 210, 210, 125, 135]
+        [1800, 900, 450, 300, 1200, 3000, 210, 210, 135, 135]
     """
     return tuple(_generate_pairs(study) if study.compares_oracles else _generate_cells(study))
 

@@ -18,7 +18,7 @@ ENGINES = ("protocol", "ensemble")
 MODEL_SOURCES = ("trained", "imported")
 ALL_METHODS = (*APPROXIMATE_METHODS, "bad_teacher")
 METHOD_NAMES = Registry("method", dict.fromkeys(ALL_METHODS))
-FORGET_CHOICES = ("random", "most_frequent", "single")
+FORGET_CHOICES = ("random", "most_frequent", "single", "pair")
 PRECISIONS = ("float32", "bfloat16")
 SIZES = ("full", "smoke")
 
@@ -67,7 +67,7 @@ class StudySettings:
     engine: Literal["protocol", "ensemble", "diagnostic"] = "protocol"
     models: Literal["trained", "imported"] = "trained"
     architectures: tuple[str, ...] = ("tabular_mlp",)
-    forget_choices: tuple[Literal["random", "most_frequent", "single"], ...] = ("random",)
+    forget_choices: tuple[Literal["random", "most_frequent", "single", "pair"], ...] = ("random",)
     precision: Literal["float32", "bfloat16"] | None = None
     size: Literal["full", "smoke"] = "full"
 

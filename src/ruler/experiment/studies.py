@@ -72,7 +72,12 @@ STUDIES: Registry[StudySettings] = Registry(
                 precision="float32",
             ),
             _diagnose("images", "cifar10", "svhn", "cifar100", forget_fractions=(0.05,), batch_size=_IMAGES_BATCH),
-            _diagnose("faces", "lfw", forget_choices=("random", "most_frequent", "single"), batch_size=_IMAGES_BATCH),
+            _diagnose(
+                "faces",
+                "lfw",
+                forget_choices=("random", "most_frequent", "single", "pair"),
+                batch_size=_IMAGES_BATCH,
+            ),
             _diagnose("clinical", "mtsamples", "mtsamples_rows", learning_rates=(_BERT_RATE,), batch_size=_TEXTS_BATCH),
         )
     },

@@ -29,7 +29,7 @@ ARCHITECTURES = {
     "resnet18": "ResNet-18",
     "bert_mlm": "BERT, masked words",
 }
-FORGET_CHOICES = {"random": "random", "most_frequent": "most frequent", "single": "one alone"}
+FORGET_CHOICES = {"random": "random", "most_frequent": "most frequent", "single": "one alone", "pair": "two alone"}
 
 _TITLES = {
     "gradient_ascent": "Gradient Ascent",

@@ -30,19 +30,27 @@ def test_a_group_that_fills_all_known_neighbours_is_searched_again(monkeypatch: 
 
 def test_sets_take_whole_groups_and_about_as_many_records() -> None:
     owners = np.repeat(np.arange(20), np.arange(1, 21))
-    for chosen in draw_sets(owners, 30, is_single=False):
+    for chosen in draw_sets(owners, 30):
         assert not set(owners[chosen]) & set(owners[~chosen])
         assert 30 <= chosen.sum() < 30 + 20
+
+
+def test_pairs_are_pairs_whatever_they_hold() -> None:
+    owners = np.repeat(np.arange(20), np.arange(1, 21))
+    pairs = [tuple(np.unique(owners[chosen])) for chosen in draw_sets(owners, 30, n_groups=2)]
+    assert {len(pair) for pair in pairs} == {2}
+    assert len(set(pairs)) > 100  # of 190
+    assert next(draw_sets(np.array([1, 1, 2]), 30, n_groups=2)).sum() < 3  # something stays for the gallery
 
 
 def test_an_ordinary_set_is_ordinary_and_a_strange_one_is_found() -> None:
     rng = np.random.default_rng(1)
     rows, owners = rng.normal(size=(400, 6)), np.repeat(np.arange(40), 10)
     around = survey(rows, owners)
-    ordinary = compare_with_placebos(rank_set(around, owners == 3), around, 10, is_single=True)
+    ordinary = compare_with_placebos(rank_set(around, owners == 3), around, 10, n_groups=1)
     assert ordinary["m4_placebo_low"] <= 0.5 <= ordinary["m4_placebo_high"]
     assert ordinary["m4_placebo_p"] > 0.05
-    assert compare_with_placebos(1.0, around, 10, is_single=True)["m4_placebo_p"] == pytest.approx(1 / 41)
+    assert compare_with_placebos(1.0, around, 10, n_groups=1)["m4_placebo_p"] == pytest.approx(1 / 41)
 
 
 @given(st.lists(st.integers(0, 40), min_size=3, max_size=12))

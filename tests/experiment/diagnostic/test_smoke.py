@@ -65,12 +65,11 @@ def test_faces_come_with_placebos_at_the_level_of_people(tmp_path: Path) -> None
     )
     check(outcomes)
     choices = {outcome.cell.forget_choice: outcome.scores for outcome in outcomes if outcome.cell.method == "original"}
-    assert set(choices) == {"random", "most_frequent", "single"}
-    assert choices["single"] is not None
-    assert choices["single"]["n_groups"] == 1
-    for scores in choices.values():
+    assert set(choices) == {"random", "most_frequent", "single", "pair"}
+    for choice, scores in choices.items():
         assert scores is not None
         assert 0 < float(scores["m4_placebo_p"]) <= 1
+        assert scores["n_groups"] == {"single": 1, "pair": 2}.get(choice, scores["n_groups"])
 
 
 @pytest.mark.usefixtures("smoke_data")

@@ -28,6 +28,7 @@ JUDGED_ROWS = 5000
 """Most retain, and most held-out, records that an audit within a study reads: a random draw of them."""
 
 _JUDGED_SEED = 43
+_N_GROUPS = {"single": 1, "pair": 2}  # of the choices that take a number of groups, whatever they hold
 Draw = tuple[float, int, str]
 """Forget fraction, seed and choice of a forget set."""
 
@@ -154,7 +155,7 @@ class DiagnosticBench:
         assert groups is not None
         scores: Scores = {"n_groups": count_groups(groups, partition.forget)}
         return scores | compare_with_placebos(
-            value, around, self._count_wanted(draw, partition), is_single=draw[2] == "single"
+            value, around, self._count_wanted(draw, partition), n_groups=_N_GROUPS.get(draw[2])
         )
 
     def _count_wanted(self, draw: Draw, partition: Partition) -> int:

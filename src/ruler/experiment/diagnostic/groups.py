@@ -63,39 +63,42 @@ def _search_again(rows: Any, lost: IndexArray, is_chosen: Mask) -> FloatArray:
     return np.where(is_self, found.similarity[:, -1], found.similarity[:, 0])
 
 
-def draw_sets(groups: npt.NDArray[Any], n_records: int, *, is_single: bool) -> Iterator[Mask]:
-    """Sets of whole groups: each group alone, or random ones that reach about ``n_records`` records.
+def draw_sets(groups: npt.NDArray[Any], n_records: int, *, n_groups: int | None = None) -> Iterator[Mask]:
+    """Sets of whole groups: each alone, random ones of ``n_groups``, or random ones of about ``n_records`` records.
 
     Example:
-        >>> [mask.sum().item() for mask in draw_sets(np.array([1, 1, 2, 3]), 1, is_single=True)]
+        >>> [mask.sum().item() for mask in draw_sets(np.array([1, 1, 2, 3]), 1, n_groups=1)]
         [2, 1, 1]
     """
     names, members = np.unique(groups, return_inverse=True)
-    if is_single:
+    if n_groups == 1:
         yield from (members == i for i in range(len(names)))
         return
     sizes = np.bincount(members)
     rng = np.random.default_rng(_DRAW_SEED)
     for _ in range(N_SETS):
         order = rng.permutation(len(names))
-        n_taken = int(np.searchsorted(np.cumsum(sizes[order]), n_records)) + 1
+        n_taken = n_groups or int(np.searchsorted(np.cumsum(sizes[order]), n_records)) + 1
         yield np.isin(members, order[: min(n_taken, len(names) - 1)])
 
 
-def compare_with_placebos(value: float, around: Surroundings, n_records: int, *, is_single: bool) -> dict[str, float]:
+def compare_with_placebos(
+    value: float, around: Surroundings, n_records: int, *, n_groups: int | None = None
+) -> dict[str, float]:
     """How unusual is M4 of a forget set among sets of whole groups of about its size?
 
     Args:
         value: M4 of the forget set.
         around: The records whose groups take the forget role.
         n_records: Size of the forget set.
-        is_single: The forget set is one group, drawn as such: every group alone is its placebo.
+        n_groups: The forget set was drawn as so many groups, whatever they hold; so are its placebos, and where it
+            is one, every group alone is.
 
     Returns:
         Mean, deviation, 2.5% and 97.5% points of the placebos, and the p-value of ``value`` among them. In the
         original, where single groups are listed one by one, its own group is a placebo too, which can only raise p.
     """
-    sets = draw_sets(around.groups, n_records, is_single=is_single)
+    sets = draw_sets(around.groups, n_records, n_groups=n_groups)
     drawn = np.array([rank_set(around, chosen) for chosen in sets])
     low, high = np.quantile(drawn, [0.025, 0.975])
     return {

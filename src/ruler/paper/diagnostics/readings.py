@@ -18,10 +18,15 @@ FACE_RULES = (
     "The paper's M4: where that range does not hold it, the choice of identities alone does not explain it in this "
     "setting.",
 )
+_ALONE = {"single": "one alone", "pair": "two alone"}
 _NO_PEERS = (
     " These are random sets of several identities, at times with the most frequent among them: it is not a test among "
     "single identities of that size, for no other has as many images."
 )
+_PEERS = {
+    "single": "Other identities alone, of any number of images,",
+    "pair": "Other pairs of identities, of any number of images,",
+}
 LEAK_RULE = "The split by row is said to move M4 where the 95% interval of the difference leaves out zero."
 Values = Mapping[str, float]
 
@@ -44,16 +49,17 @@ def read_face_controls(numbers: "pd.DataFrame") -> list[str]:
 
 
 def read_chance(numbers: "pd.DataFrame") -> str:
-    """How far few identities stray from 0.50 by chance: one alone, and the smallest random sets; empty if not known.
+    """How far few identities stray from 0.50 by chance: one, two, and the smallest random sets; empty if not known.
 
     Args:
         numbers: Tidy numbers of the face controls.
     """
-    parts = []
-    for (choice, fraction), values in sorted(_split(numbers, "forget_choice", "forget_fraction"), reverse=True):
+    parts, is_pair_known = [], False
+    for (choice, fraction), values in sorted(_split(numbers, "forget_choice", "forget_fraction"), key=_put_few_first):
         low, high = values["m4_placebo_low_mean"], values["m4_placebo_high_mean"]
-        if choice == "single" and not math.isnan(low):
-            parts.append(f"one alone from {low:.3f} to {high:.3f}")
+        if choice in _ALONE and not math.isnan(low):
+            parts.append(f"{_ALONE[choice]} from {low:.3f} to {high:.3f}")
+            is_pair_known |= choice == "pair"
         is_smallest = choice == "random" and fraction == numbers["forget_fraction"].min()
         if is_smallest and not math.isnan(low):
             parts.append(
@@ -63,8 +69,8 @@ def read_chance(numbers: "pd.DataFrame") -> str:
     if not parts:
         return ""
     return (
-        f"How far few identities stray from 0.50 by chance, 95% of sets: {'; '.join(parts)}. Sets of exactly two were "
-        "not measured apart."
+        f"How far few identities stray from 0.50 by chance, 95% of sets: {'; '.join(parts)}."
+        f"{'' if is_pair_known else ' Sets of exactly two were not measured apart.'}"
     )
 
 
@@ -86,6 +92,11 @@ def read_leak(numbers: "pd.DataFrame") -> list[str]:
 def _split(numbers: "pd.DataFrame", *keys: str) -> Iterator[tuple[tuple[Any, ...], Values]]:
     for place, part in numbers.groupby(list(keys), sort=False):
         yield tuple(place), dict(zip(part["column"], part["value"], strict=True))
+
+
+def _put_few_first(reading: tuple[tuple[Any, ...], Values]) -> tuple[Any, ...]:
+    choice, fraction = reading[0]
+    return choice != "single", choice != "pair", fraction
 
 
 def _put_original_first(reading: tuple[tuple[Any, ...], Values]) -> tuple[Any, ...]:
@@ -130,8 +141,7 @@ def _read_placebo(values: Values, forget_choice: str) -> str:
     low, high = values["m4_placebo_low_mean"], values["m4_placebo_high_mean"]
     if math.isnan(low) or math.isnan(high):
         return "Placebo sets were not measured."
-    is_single = forget_choice == "single"
-    peers = "Other identities alone, of any number of images," if is_single else "Other sets of this size"
+    peers = _PEERS.get(forget_choice, "Other sets of this size")
     place = "within" if low <= values["m4_original_mean"] <= high else "beyond"
     p_value = values["m4_original_p_combined"]
     p_text = "" if math.isnan(p_value) else f" (combined p = {p_value:.3f})"

@@ -14,7 +14,9 @@ pytest.importorskip("ray", reason="needs ray: pip install 'ruler-audit[cluster]'
 pytestmark = pytest.mark.cluster
 
 COMMAND = "import ruler.audit.plan as plan; plan.WORTH_PLANNING = 0\nfrom ruler.cli import main; main()"
-POISON = "from ruler.experiment.executors import blocks; blocks._do_pair = lambda *_: __import__('os')._exit(1)\n"
+POISON = """from ruler.experiment.executors import blocks
+blocks._MOST_RETRIES, blocks._do_pair = 2, lambda *_: __import__('os')._exit(1)
+"""
 SIDES = {"forget": "forget.npy", "retain": "retain", "held-out": "held_out.npy"}
 PATIENCE_S = 240
 
@@ -60,7 +62,7 @@ def test_what_the_cluster_cannot_do_is_said_in_one_line(folder: Path, address: s
     for options, message in (
         (["--job-cpus", "2"], "ruler: the cluster must have a node with 2 CPU for a job; got nodes with 1 CPU"),
         (["--job-gpus", "1"], "ruler: the cluster must have a node with 1 CPU and 1 GPU for a job"),
-        ([], "ruler: a task must end within 10 retries and the memory it has; got WorkerCrashedError: "),
+        ([], "ruler: a task must end within 2 retries and the memory it has; got WorkerCrashedError: "),
     ):
         done = audit(folder, address, "--executor", "ray", *options, command=POISON + COMMAND)
         assert done.returncode == 2

@@ -17,7 +17,7 @@ def fixed_clock(monkeypatch):
 
     def time_passes(task, engine, pool):
         seen.append(task)
-        return PassTimes(scan_s=2.0, recheck_s=0.5)
+        return PassTimes(scan_s=2.0, recheck_s=0.5, n_rechecked=len(task.queries))
 
     monkeypatch.setattr(plan_module, "_time_passes", time_passes)
     monkeypatch.setattr(plan_module, "_time_reading", lambda matrix: 1e-6)
@@ -33,6 +33,28 @@ def test_the_scan_goes_by_pairs_and_the_recheck_by_queries(fixed_clock):
         2.0 * (4000 / n_queries) * (20_000 / n_base) + 0.5 * 4000 / n_queries + 24_000 * 1e-6
     )
     assert plan.flops == 2 * 4000 * 20_000 * 16
+
+
+@pytest.mark.parametrize(("a_query", "growth"), [(lambda n: 3, 0), (lambda n: n / 1000, 1), (lambda n: n**0.5, 0.5)])
+@pytest.mark.parametrize("is_self", [True, False])
+def test_candidates_that_grow_with_the_rows_are_looked_at_longer(monkeypatch, a_query, growth, is_self):
+    monkeypatch.setattr(plan_module, "_PILOT_TILES", 8)
+    monkeypatch.setattr(plan_module, "_time_reading", lambda matrix: 0.0)
+
+    def time_passes(task, engine, pool):
+        return PassTimes(0.0, 1e-3 * len(task.queries), int(len(task.queries) * (1 + a_query(len(task.base)))))
+
+    monkeypatch.setattr(plan_module, "_time_passes", time_passes)
+    rows = np.ones((40 * 1024, 4), np.float32) * np.arange(1, 4 * 1024 * 10 + 1, dtype=np.float32)[:, None]
+    plan = plan_search(rows if is_self else rows[:4096], rows)
+    assert plan.growth == pytest.approx(growth, abs=1e-3)
+    n_times = (1 + a_query(40 * 1024)) / (1 + a_query(8 * 1024))
+    assert plan.recheck_s == pytest.approx(1e-3 * plan.n_queries * n_times, rel=1e-3)
+
+
+def test_rows_that_the_pilot_holds_whole_are_not_extrapolated(fixed_clock):
+    plan = plan_search(ROWS[:500], ROWS[:1000])
+    assert (plan.growth, plan.recheck_s) == (0.0, 0.5)
 
 
 def test_a_self_search_is_half_the_flops(fixed_clock):

@@ -14,15 +14,17 @@ ROWS = np.random.default_rng(0).normal(size=(1000, 8)).astype(np.float32)
 
 @pytest.fixture
 def here(monkeypatch):
-    """This machine takes 100 s, 10 s and 1 s, on two threads; blocks are of 25 to 400 rows."""
+    """This machine takes 100 s, 10 s and 1 s, on two threads; blocks are of 25 to 400 rows. Holds the growth."""
+    growth = [0.0]
 
     def plan_search(queries, base, **options):
         shape = (len(queries), len(base), base.shape[1], queries is base)
-        return SearchPlan(*shape, "engine", 2, 0.0, 0.0, 0.0, scan_s=100.0, recheck_s=10.0, reading_s=1.0)
+        return SearchPlan(*shape, "engine", 2, 0.0, 0.0, 0.0, 100.0, recheck_s=10.0, reading_s=1.0, growth=growth[0])
 
     monkeypatch.setattr(module, "plan_search", plan_search)
     monkeypatch.setattr(module, "_MOST_ROWS", 400)
     monkeypatch.setattr(module, "_MOST_ROWS_ON_GPU", 800)
+    return growth
 
 
 @pytest.mark.parametrize("is_self", [True, False])
@@ -67,6 +69,12 @@ def test_time_is_shared_and_what_goes_by_blocks_is_repeated(here):
     assert plan.elapsed_s == pytest.approx(2 * (100 + 5 * 10) + 1 * (1000 + 5 * 50) / 1050)
     assert str(plan).startswith("50 in 1,000 rows of width 8: 8e-07 TFLOP, 5 tasks of two blocks of at most 200 rows, ")
     assert str(plan).endswith(" GB read, 5.02 min")
+
+
+def test_candidates_that_grow_with_the_rows_are_shared_out_with_them(here):
+    here[0] = 1.0
+    plan = plan_by_blocks(ROWS, ROWS, workers=Workers(3))
+    assert plan.elapsed_s == pytest.approx((2 * (100 + 10) + 5 * 1) / 3)
 
 
 def test_accelerators_are_counted_but_not_timed(here):

@@ -1,7 +1,8 @@
 """What a search will take, before it starts: counted from its shapes, timed on a sample of its own rows."""
 
+import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,9 @@ class SearchPlan:
         scan_s: Seconds of the first pass, here and now.
         recheck_s: Seconds of the second.
         reading_s: Seconds of norms and of the search for identical rows, on one thread.
+        growth: Power of the number of rows by which the candidates of a query grow: 0 where the nearest row is told
+            from the others whatever their number, 1 where it is a share of all rows that low precision cannot tell
+            from it, as in tight classes.
     """
 
     n_queries: int
@@ -52,6 +56,7 @@ class SearchPlan:
     scan_s: float
     recheck_s: float
     reading_s: float
+    growth: float
 
     @property
     def elapsed_s(self) -> float:
@@ -70,7 +75,8 @@ def plan_search(queries: Any, base: Any, *, k: int = 1, exclude_self: bool = Fal
     """How long would `find_neighbors` take on these rows, on this machine, as busy as it is now?
 
     A pilot of about two seconds runs both passes on tiles drawn from all over the rows, with the engine that they call
-    for, and times the reading of some blocks; the rest is counting. Identical rows are taken to be rare: where they are
+    for, and times the reading of some blocks; half of its tiles show how candidates grow with the rows. The rest is
+    counting. Identical rows are taken to be rare: where they are
     not, the search takes less.
 
     Args:
@@ -98,6 +104,7 @@ def plan_search(queries: Any, base: Any, *, k: int = 1, exclude_self: bool = Fal
     with thread_pool(torch) as pool:
         engine = pool.submit(choose_engine, pilot, torch).result()
         times = _time_passes(pilot, engine, pool)
+        growth, n_times = _grow(pilot, times, _time_passes(_halve(pilot), engine, pool), n_rows)
     n_read = n_rows if is_self else n_rows + n_queries
     n_threads = pool._max_workers
     return SearchPlan(
@@ -111,8 +118,9 @@ def plan_search(queries: Any, base: Any, *, k: int = 1, exclude_self: bool = Fal
         bytes_read=_count_bytes(query_rows, base_rows, is_self),
         memory_bytes=_FIXED_BYTES + _BYTES_A_ROW * n_read + 40.0 * k * n_queries,
         scan_s=times.scan_s * _count_pilots(pilot, n_queries, n_rows),
-        recheck_s=times.recheck_s * n_queries / len(pilot.queries),
+        recheck_s=times.recheck_s * n_queries / len(pilot.queries) * n_times,
         reading_s=_time_reading(base_rows) * n_read,
+        growth=growth,
     )
 
 
@@ -128,6 +136,26 @@ def _draw_tiles(matrix: npt.NDArray[Any], most: int) -> UnitRows:
     chosen = np.unique(np.linspace(0, n_tiles - 1, min(n_tiles, most)).astype(np.int64))
     rows = np.concatenate([matrix[tile * TILE_ROWS : (tile + 1) * TILE_ROWS] for tile in chosen])
     return UnitRows(rows, measure_norms(rows, "rows"))
+
+
+def _halve(pilot: Task) -> Task:
+    """The pilot with every second tile of its base."""
+    rows = np.arange(len(pilot.base))
+    half = replace(pilot.base, subset=rows[rows // TILE_ROWS % 2 == 0])
+    return replace(pilot, queries=half if pilot.is_self else pilot.queries, base=half)
+
+
+def _grow(pilot: Task, times: PassTimes, half: PassTimes, n_rows: int) -> tuple[float, float]:
+    """Power by which candidates grow with rows, and how many times the pilot's a query has in the whole."""
+    halved = _halve(pilot)
+    few, many = (
+        max(0.0, found.n_rechecked / len(task.queries) - task.k) for found, task in ((half, halved), (times, pilot))
+    )
+    if many <= few or len(halved.base) == len(pilot.base):
+        return 0.0, 1.0
+    n_doublings = math.log2(len(pilot.base) / len(halved.base))
+    growth = min(1.0, math.log2(many / few) / n_doublings) if few else 1.0
+    return growth, (pilot.k + many * (n_rows / len(pilot.base)) ** growth) / (pilot.k + many)
 
 
 def _time_passes(task: Task, engine: Engine, pool: Any) -> PassTimes:

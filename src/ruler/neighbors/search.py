@@ -31,10 +31,11 @@ ELSEWHERE: ContextVar[Callable[..., Neighbors] | None] = ContextVar("ELSEWHERE",
 
 @dataclass(frozen=True)
 class PassTimes:
-    """Seconds that the two passes of a search took."""
+    """Seconds that the two passes of a search took, and how many sub-blocks of the base queries were rechecked in."""
 
     scan_s: float
     recheck_s: float
+    n_rechecked: int
 
 
 def find_neighbors(
@@ -198,13 +199,15 @@ def run_passes(
     if mirror is not None:
         sought.append((*mirror, Shortlist(len(mirror[0].queries), mirror[0].k)))
     started_s = time.perf_counter()
-    recheck_s = 0.0
+    recheck_s, n_rechecked = 0.0, 0
 
     def look_again() -> None:
-        nonlocal recheck_s
+        nonlocal recheck_s, n_rechecked
         began_s = time.perf_counter()
         for one, found, shortlist in sought:
-            recheck(one, shortlist.take(), found, engine, run)
+            candidates = shortlist.take()
+            n_rechecked += len(candidates)
+            recheck(one, candidates, found, engine, run)
             shortlist.raise_to(found.similarity)
         recheck_s += time.perf_counter() - began_s
 
@@ -213,4 +216,4 @@ def run_passes(
         for _ in scan(task, engine, shortlists[0], run, on_done=advance, mirror=shortlists[1] if mirror else None):
             look_again()
     look_again()
-    return PassTimes(time.perf_counter() - started_s - recheck_s, recheck_s)
+    return PassTimes(time.perf_counter() - started_s - recheck_s, recheck_s, n_rechecked)

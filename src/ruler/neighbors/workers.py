@@ -138,9 +138,13 @@ def plan_by_blocks(queries: Any, base: Any, *, workers: Workers, k: int = 1, exc
 
 
 def _time_worker(here: SearchPlan, workers: Workers, n_blocks: tuple[int, int]) -> float:
-    """Seconds of one worker that did all tasks: rows are read, and queries rechecked, again in every block."""
+    """Seconds of one worker that did all tasks: rows are read, and queries rechecked, again in every block.
+
+    Where candidates grow with the rows, a block has fewer of them.
+    """
     n_query_blocks, n_base_blocks = n_blocks
     n_here = here.n_rows + (0 if here.is_self else here.n_queries)
     n_read = here.n_rows * n_query_blocks + (0 if here.is_self else here.n_queries * n_base_blocks)
-    core_s = (here.scan_s + here.recheck_s * n_base_blocks) * here.n_threads
+    recheck_s: float = here.recheck_s * n_base_blocks ** (1 - here.growth)
+    core_s = (here.scan_s + recheck_s) * here.n_threads
     return core_s / workers.n_threads + here.reading_s * n_read / n_here

@@ -21,7 +21,7 @@ SIDES = {"forget": "forget.npy", "retain": "retain", "held-out": "held_out.npy"}
 PATIENCE_S = 240
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def address() -> Iterator[str]:
     """Three nodes of one core."""
     from ray.cluster_utils import Cluster
@@ -58,15 +58,11 @@ def test_three_nodes_find_what_one_process_finds_and_say_first_what_it_takes(fol
     assert "GB read by 3 tasks, 3 at a time on 1 core each" in done.stderr
 
 
-def test_what_the_cluster_cannot_do_is_said_in_one_line(folder: Path, address: str) -> None:
-    for options, message in (
-        (["--job-cpus", "2"], "ruler: the cluster must have a node with 2 CPU for a job; got nodes with 1 CPU"),
-        (["--job-gpus", "1"], "ruler: the cluster must have a node with 1 CPU and 1 GPU for a job"),
-        ([], "ruler: a task must end within 2 retries and the memory it has; got WorkerCrashedError: "),
-    ):
-        done = audit(folder, address, "--executor", "ray", *options, command=POISON + COMMAND)
-        assert done.returncode == 2
-        assert done.stderr.splitlines()[-1].startswith(message)
+def test_a_task_that_kills_its_workers_is_said_in_one_line(folder: Path, address: str) -> None:
+    done = audit(folder, address, "--executor", "ray", command=POISON + COMMAND)
+    assert done.returncode == 2
+    message = "ruler: a task must end within 2 retries and the memory it has; got WorkerCrashedError: "
+    assert done.stderr.splitlines()[-1].startswith(message)
 
 
 def audit(folder: Path, address: str, *options: str, command: str = COMMAND) -> subprocess.CompletedProcess[str]:

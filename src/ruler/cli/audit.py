@@ -70,8 +70,8 @@ def audit(
     be larger than memory; long audits say first what they will take.
 
     A TOML file may instead name models and data: transformers folders with a
-    CSV of texts or a folder of images for each side, or a function that builds
-    the model, checkpoints and data. The function, "module:function", is looked
+    CSV of texts, a folder of images or a Hugging Face dataset on disk for each
+    side, or a function that builds the model, checkpoints and data. The function, "module:function", is looked
     for beside that file first. Importing its module runs its code: name only
     what you trust.
 

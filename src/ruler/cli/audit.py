@@ -71,9 +71,9 @@ def audit(
 
     A TOML file may instead name models and data: transformers folders with a
     CSV of texts, a folder of images or a Hugging Face dataset on disk for each
-    side, or a function that builds the model, checkpoints and data. The function, "module:function", is looked
-    for beside that file first. Importing its module runs its code: name only
-    what you trust.
+    side, or a function that builds the model, checkpoints and data. The
+    function, "module:function", is looked for beside that file first. Importing
+    its module runs its code: name only what you trust.
 
     docs/tutorial.md has a complete example of each.
 

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ruler.core.checks import as_matrix, block_rows_for, measure_norms
+from ruler.core.checks import block_rows_for, measure_norms
 from ruler.neighbors.choice import choose_engine, load_torch_if_worthwhile
 from ruler.neighbors.engines import Engine
 from ruler.neighbors.first_pass import TILE_ROWS, Task, count_resident_tiles
 from ruler.neighbors.recheck import BestRows
 from ruler.neighbors.rows import UnitRows
-from ruler.neighbors.search import PassTimes, check_request, run_passes, thread_pool
+from ruler.neighbors.search import PassTimes, as_request, run_passes, thread_pool
 
 _PILOT_TILES = 48
 _PILOT_READS = 8
@@ -95,9 +95,7 @@ def plan_search(queries: Any, base: Any, *, k: int = 1, exclude_self: bool = Fal
         (3000, 72000000.0, True)
     """
     is_self = queries is base
-    base_rows = as_matrix(base, "base")
-    query_rows = base_rows if is_self else as_matrix(queries, "queries")
-    check_request(query_rows.shape, base_rows.shape, ("queries", "base"), k, exclude_self)
+    query_rows, base_rows = as_request(queries, base, k, exclude_self)
     n_queries, (n_rows, width) = len(query_rows), base_rows.shape
     torch = load_torch_if_worthwhile(n_queries * n_rows * width)
     pilot = _draw_pilot(query_rows, base_rows, k, is_self)

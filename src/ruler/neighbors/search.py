@@ -80,11 +80,7 @@ def search(
     """`find_neighbors` whose errors speak of the caller's own arguments."""
     elsewhere = ELSEWHERE.get()
     if elsewhere is not None and device is None:
-        is_same = queries is base
-        base = as_matrix(base, names[1])
-        queries = base if is_same else as_matrix(queries, names[0])
-        check_request(queries.shape, base.shape, names, k, exclude_self)
-        return elsewhere(queries, base, k=k, exclude_self=exclude_self)
+        return elsewhere(*as_request(queries, base, k, exclude_self, names), k=k, exclude_self=exclude_self)
     if _wants_cuda(queries, base, device):
         from ruler.neighbors.cuda.accelerator import search_on_accelerator
 
@@ -129,6 +125,16 @@ def search_both(
         expand(found, first, second, k=k_base, exclude_self=False),
         expand(mirrored, second, first, k=k_queries, exclude_self=False),
     )
+
+
+def as_request(
+    queries: Any, base: Any, k: int, exclude_self: bool, names: tuple[str, str] = ("queries", "base")
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Queries and base as matrices that fit each other, one object where the caller gave one."""
+    base_rows = as_matrix(base, names[1])
+    query_rows = base_rows if queries is base else as_matrix(queries, names[0])
+    check_request(query_rows.shape, base_rows.shape, names, k, exclude_self)
+    return query_rows, base_rows
 
 
 def check_request(queries: Shape, base: Shape, names: tuple[str, str], k: int, exclude_self: bool) -> None:

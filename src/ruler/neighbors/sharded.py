@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from ruler.core.arithmetic import iterate_blocks
-from ruler.core.checks import as_matrix, check_number
+from ruler.core.checks import check_number
 from ruler.core.errors import InputError
 from ruler.core.optional import load_optional
 from ruler.core.types import FloatArray, IndexArray, Neighbors
 from ruler.neighbors.precision import full_precision
-from ruler.neighbors.search import ELSEWHERE, check_request, find_neighbors, search_both
+from ruler.neighbors.search import ELSEWHERE, as_request, find_neighbors, search_both
 from ruler.neighbors.workers import Workers
 
 Span = tuple[int, int]
@@ -99,9 +99,7 @@ def find_neighbors_by_blocks(
     """
     check_number(block_rows, "block_rows", minimum=2, is_whole=True)
     is_self = queries is base
-    base_rows = as_matrix(base, "base")
-    query_rows = base_rows if is_self else as_matrix(queries, "queries")
-    check_request(query_rows.shape, base_rows.shape, ("queries", "base"), k, exclude_self)
+    query_rows, base_rows = as_request(queries, base, k, exclude_self)
     similarity = np.full((len(query_rows), k), -np.inf)
     index = np.full((len(query_rows), k), np.iinfo(np.int64).max)
     tasks = _cut(query_rows, base_rows, is_self, k, exclude_self, block_rows, device)

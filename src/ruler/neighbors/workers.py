@@ -4,9 +4,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from ruler.core.checks import as_matrix
 from ruler.neighbors.plan import SearchPlan, plan_search
-from ruler.neighbors.search import check_request
+from ruler.neighbors.search import as_request
 
 _TASKS_A_WORKER = 4  # so that those who are done do not wait long for the last
 _MOST_ROWS, _MOST_ROWS_ON_GPU = 1 << 18, 1 << 20
@@ -111,9 +110,7 @@ def plan_by_blocks(queries: Any, base: Any, *, workers: Workers, k: int = 1, exc
         (16384, 6, True)
     """
     is_self = queries is base
-    base_rows = as_matrix(base, "base")
-    query_rows = base_rows if is_self else as_matrix(queries, "queries")
-    check_request(query_rows.shape, base_rows.shape, ("queries", "base"), k, exclude_self)
+    query_rows, base_rows = as_request(queries, base, k, exclude_self)
     n_queries, (n_rows, width) = len(query_rows), base_rows.shape
     block_rows = workers.choose_block_rows(n_queries, n_rows, is_self=is_self)
     n_tasks = count_tasks(n_queries, n_rows, block_rows, is_self=is_self)

@@ -188,6 +188,17 @@ def test_device_is_left_again(model, rows):
     close(embed(model.cuda(), rows).values, result.values)
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_convolutions_on_a_gpu_are_not_rounded():
+    torch.manual_seed(0)
+    wide = nn.Sequential(nn.Conv2d(64, 64, 3), nn.Conv2d(64, 64, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    model, images = nn.Sequential(wide, nn.Linear(64, 2)), torch.randn(16, 64, 12, 12)
+    exact = embed(model.double(), images.double()).values
+    found = embed(model.float(), images, device="cuda").values
+    assert np.abs(found - exact).max() < 1e-5 * np.abs(exact).max()  # with inputs of ten bits it is above 1e-4
+
+
 def test_parallel_wrapper_is_seen_through(model, rows):
     close(embed(nn.DataParallel(model), rows).values, penultimate(model, rows))
 

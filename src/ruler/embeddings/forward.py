@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ruler.core.errors import InputError, LayerNotFoundError, UnstableModelError
+from ruler.core.precision import fixed_algorithms, full_precision
 from ruler.embeddings import huggingface
 from ruler.embeddings.batches import Batch
 from ruler.embeddings.heads import Tap, find_head_input, find_layer, tensors_in
@@ -165,7 +166,7 @@ def bare_module(model: Any) -> nn.Module:
 
 @contextmanager
 def undisturbed(model: nn.Module, device: str | torch.device | None) -> Iterator[torch.device]:
-    """Eval mode, no gradients, on a device; at the end modes, device and random streams are as before."""
+    """Eval mode, no gradients, full precision, on a device; at the end modes, device and streams are as before."""
     home = _device_of(model)
     target = home if device is None else _usable_device(device)
     if target != home:
@@ -173,7 +174,12 @@ def undisturbed(model: nn.Module, device: str | torch.device | None) -> Iterator
     modes = [(module, module.training) for module in model.modules()]
     accelerators = [target] if target.type == "cuda" else []
     try:
-        with torch.random.fork_rng(devices=accelerators), torch.no_grad():
+        with (
+            torch.random.fork_rng(devices=accelerators),
+            torch.no_grad(),
+            full_precision(torch),
+            fixed_algorithms(torch),
+        ):
             # the flags alone: train() and eval() may be overridden with side effects that cannot be undone
             for module, _ in modes:
                 module.training = False

@@ -13,12 +13,12 @@ import numpy.typing as npt
 
 from ruler.core.checks import Shape, as_matrix, check_same_width, is_on_cuda, measure_norms
 from ruler.core.errors import InputError
+from ruler.core.precision import full_precision
 from ruler.core.progress import show_progress
 from ruler.core.types import Neighbors
 from ruler.neighbors.choice import choose_engine, load_torch_if_worthwhile
 from ruler.neighbors.engines import Engine
 from ruler.neighbors.first_pass import Run, Shortlist, Task, count_pairs, scan
-from ruler.neighbors.precision import full_precision
 from ruler.neighbors.recheck import BestRows, recheck
 from ruler.neighbors.rows import UnitRows
 from ruler.neighbors.twins import Collapsed, collapse, expand

@@ -17,8 +17,8 @@ from ruler.core.arithmetic import iterate_blocks
 from ruler.core.checks import check_number
 from ruler.core.errors import InputError
 from ruler.core.optional import load_optional
+from ruler.core.precision import full_precision
 from ruler.core.types import FloatArray, IndexArray, Neighbors
-from ruler.neighbors.precision import full_precision
 from ruler.neighbors.search import ELSEWHERE, as_request, find_neighbors, search_both
 from ruler.neighbors.workers import Workers
 

@@ -5,9 +5,11 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import torch
 from torch import nn
 
 from ruler.core.errors import InputError
+from ruler.core.precision import fixed_algorithms
 from ruler.core.progress import track
 from ruler.training.batches import Batch, Batches, cycle
 from ruler.training.cuda_graph import CapturedStep, can_capture, capture_graph
@@ -22,6 +24,7 @@ LOOP_VERSION = 1
 of model alone is named in its trainer's description, which is part of the key too."""
 
 
+@fixed_algorithms(torch)
 def optimize(
     model: nn.Module,
     objective: Objective,
@@ -41,7 +44,8 @@ def optimize(
 
     On CUDA, mini batches of tensors are trained on without waiting: a step is captured into a graph and replayed
     where that is possible, losses are looked at once an epoch, and the last good state is that of an epoch's start.
-    There the objective must depend on nothing but the model and its batches.
+    There the objective must depend on nothing but the model and its batches. Convolutions give the same bits every
+    time; other operations do as far as torch's do.
 
     Args:
         model: Parameters with ``requires_grad`` are trained; train and eval flags are put back afterwards.

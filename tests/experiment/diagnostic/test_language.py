@@ -19,18 +19,22 @@ CELL = Cell("clinical", "mtsamples", "original", 0.05, 0, architecture="bert_mlm
 
 @pytest.fixture
 def lab(tmp_path: Path) -> LanguageLab:
+    return make_lab(tmp_path, "cpu")
+
+
+def make_lab(folder: Path, device: str) -> LanguageLab:
     transformers = pytest.importorskip("transformers")
     config = transformers.BertConfig(
         vocab_size=SIZE, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32
     )
-    transformers.BertModel(config).save_pretrained(tmp_path / "bert")
+    transformers.BertModel(config).save_pretrained(folder / "bert")
     tokens = np.random.default_rng(0).integers(5, SIZE, size=(40, 12))
     tokens[:, 0], tokens[:, 9], tokens[:, 10:] = CLS, SEP, PAD
     tokens[30:, 5], tokens[30:, 6:] = SEP, PAD  # shorter ones
     vocabulary = Vocabulary(mask_id=MASK, pad_id=PAD, special_ids=(PAD, CLS, SEP, MASK), size=SIZE)
-    language = Language(tmp_path / "bert", "tiny", vocabulary, tokens[:20])
+    language = Language(folder / "bert", "tiny", vocabulary, tokens[:20])
     material = Material(tokens, None, None, 30, SIZE, language=language)
-    return LanguageLab(material, "cpu", CheckpointStore(tmp_path / "models"))
+    return LanguageLab(material, device, CheckpointStore(folder / "models"))
 
 
 def test_a_reading_is_what_the_plain_model_says(lab: LanguageLab) -> None:
@@ -56,3 +60,18 @@ def test_a_missing_head_is_trained_in_the_precision_of_the_study(lab: LanguageLa
     weights, others = (model.cls.predictions.transform.dense.weight for model in (single, half))
     assert not torch.equal(weights, others)
     torch.testing.assert_close(weights, others, atol=1e-3, rtol=0)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_a_gpu_gives_the_same_bits_every_time(tmp_path: Path, precision: str) -> None:
+    cell = replace(CELL, method="neggrad_plus", learning_rate=5e-5, precision=precision)
+
+    def measure(folder: Path) -> torch.Tensor:
+        torch.manual_seed(0)  # of the weights in the folder
+        lab = make_lab(folder, "cuda")
+        original = lab.train(cell, np.arange(30), seed=0)
+        return lab.read(lab.unlearn(cell, original, np.arange(6), np.arange(6, 30))).rows
+
+    assert torch.equal(measure(tmp_path / "a"), measure(tmp_path / "b"))

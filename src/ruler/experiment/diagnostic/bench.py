@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from torch import nn
 
 from ruler.core.types import FloatArray, IndexArray, Partition
@@ -51,7 +50,6 @@ class DiagnosticBench:
 
     def __init__(self, job: Job, workplace: Workplace) -> None:
         first = job.cells[0]
-        torch.backends.cudnn.benchmark = True  # shapes stay the same for thousands of steps
         self._judge: Judge | None = workplace.judge
         self._device = workplace.device
         self._material = load_material(first.dataset, first.size, workplace.language_model)

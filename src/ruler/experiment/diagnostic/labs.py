@@ -1,6 +1,8 @@
 """Training, unlearning and reading the models of a diagnostic cell, for classifiers and for language models."""
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -8,6 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
+from ruler.core.precision import fixed_algorithms, full_precision, repeatable_only
 from ruler.core.types import IndexArray
 from ruler.experiment.diagnostic.material import Material
 from ruler.experiment.diagnostic.recipes import choose_diagnostic_unlearning, choose_training
@@ -50,6 +53,13 @@ class Lab(Protocol):
         ...
 
 
+def repeat_exactly(device: str, *, has_pooling: bool = False) -> AbstractContextManager[None]:
+    """A context in which training on a GPU gives the same weights every time; on a CPU it does anyway."""
+    if device == "cpu":
+        return nullcontext()
+    return fixed_algorithms(torch) if has_pooling else repeatable_only(torch)
+
+
 class ClassifierLab:
     """Tables, images and faces.
 
@@ -65,6 +75,7 @@ class ClassifierLab:
         self._distinct = self._lay(torch.from_numpy(distinct))
         self._place = torch.from_numpy(place).to(device)
         self._labels = torch.from_numpy(np.asarray(material.labels)).to(device)
+        self._is_of_images = distinct.ndim == 4
 
     def _lay(self, inputs: torch.Tensor) -> torch.Tensor:
         """Onto the device; images with their channels last, as tensor cores want them."""
@@ -86,16 +97,21 @@ class ClassifierLab:
     def train(self, cell: Cell, rows: IndexArray, seed: int) -> nn.Module:
         """A classifier of the cell's architecture."""
         settings = choose_training(cell)
-        return train_classifier(lambda: self._build(cell.architecture), self._pair(rows), seed=seed, settings=settings)
+        with repeat_exactly(self._device, has_pooling=self._is_of_images):
+            build = partial(self._build, cell.architecture)
+            return train_classifier(build, self._pair(rows), seed=seed, settings=settings)
 
     def unlearn(self, cell: Cell, model: nn.Module, forget: IndexArray, retain: IndexArray) -> nn.Module:
         """The classifier after the cell's method."""
         settings = choose_diagnostic_unlearning(cell)
-        return unlearn(cell.method, model, forget=self._pair(forget), retain=self._pair(retain), settings=settings)
+        with repeat_exactly(self._device, has_pooling=self._is_of_images):
+            return unlearn(cell.method, model, forget=self._pair(forget), retain=self._pair(retain), settings=settings)
 
     @torch.inference_mode()
+    @full_precision(torch)
+    @fixed_algorithms(torch)
     def read(self, model: nn.Module) -> Reading:
-        """Representations and logits of every record in float32; convolutions on a GPU in TF32, torch's default."""
+        """Representations and logits of every record in float32."""
         model.eval()
         blocks = [_read_block(model, block) for block in torch.split(self._distinct, READ_BLOCK)]
         rows, logits = (torch.cat(parts) for parts in zip(*blocks, strict=True))

@@ -9,9 +9,10 @@ import numpy as np
 import torch
 from torch import nn
 
+from ruler.core.precision import full_precision
 from ruler.core.seeding import seeded
 from ruler.core.types import IndexArray
-from ruler.experiment.diagnostic.labs import Reading
+from ruler.experiment.diagnostic.labs import Reading, repeat_exactly
 from ruler.experiment.diagnostic.material import Language, Material
 from ruler.experiment.diagnostic.recipes import (
     HEAD_TRAINING,
@@ -61,7 +62,7 @@ class LanguageLab:
 
     def train(self, cell: Cell, rows: IndexArray, seed: int) -> nn.Module:
         """The pretrained model, fine-tuned on these sentences."""
-        with seeded(seed):
+        with seeded(seed), repeat_exactly(self._device):
             model = copy.deepcopy(self._find_base(cell))
             sources = {"data": self._select(rows)}
             optimize(model, cross_entropy, sources, choose_training(cell), seed=seed)
@@ -70,9 +71,12 @@ class LanguageLab:
     def unlearn(self, cell: Cell, model: nn.Module, forget: IndexArray, retain: IndexArray) -> nn.Module:
         """The model after the cell's method."""
         settings = choose_diagnostic_unlearning(cell)
-        return unlearn(cell.method, model, forget=self._select(forget), retain=self._select(retain), settings=settings)
+        gone, kept = self._select(forget), self._select(retain)
+        with repeat_exactly(self._device):
+            return unlearn(cell.method, model, forget=gone, retain=kept, settings=settings)
 
     @torch.inference_mode()
+    @full_precision(torch)
     def read(self, model: nn.Module) -> Reading:
         """[CLS] of every sentence as it is, in full precision; loss and hits on a fixed draw of masked tokens."""
         model.eval()

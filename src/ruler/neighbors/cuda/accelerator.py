@@ -14,13 +14,13 @@ from ruler.core.arithmetic import norm_rows, unit_rows
 from ruler.core.checks import as_matrix, is_on_cuda, measure_norms
 from ruler.core.errors import InputError
 from ruler.core.optional import load_optional
+from ruler.core.precision import full_precision
 from ruler.core.types import FloatArray, IndexArray, Neighbors
 from ruler.neighbors.cuda.fused_pass import FusedScan, choose_parts
 from ruler.neighbors.cuda.groups import group_on_device
 from ruler.neighbors.cuda.pairs import rows_for
 from ruler.neighbors.cuda.scan import DeviceScan
 from ruler.neighbors.engines import SUB_BLOCK
-from ruler.neighbors.precision import full_precision
 from ruler.neighbors.recheck import BestRows
 from ruler.neighbors.rows import hash_multipliers
 from ruler.neighbors.search import check_request

@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ruler.core.arithmetic import iterate_blocks
+from ruler.core.precision import tensor_cores
 from ruler.core.progress import show_progress
 from ruler.neighbors.cuda.operands import NARROW_WIDTH, measure_parts, store_rows
 from ruler.neighbors.cuda.pairs import BestPairs, Pairs
-from ruler.neighbors.precision import tensor_cores
 
 MOST_NEIGHBORS = 16
 _WORTH_FUSING = 1e12  # multiply-adds; under it the kernels take longer to load than they save

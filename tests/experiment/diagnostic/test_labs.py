@@ -1,0 +1,54 @@
+"""What a lab of classifiers promises: the same weights every time, and the caller's torch as it was."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from ruler.experiment.diagnostic.labs import ClassifierLab, repeat_exactly
+from ruler.experiment.diagnostic.material import Material
+from ruler.experiment.grid import Cell
+
+N_TRAIN, N_FORGET = 512, 64
+ON_CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+
+def make_lab(architecture: str, device: str) -> ClassifierLab:
+    random = np.random.default_rng(0)
+    shape = (3, 32, 32) if architecture in ("small_cnn", "resnet18") else (28,)
+    labels = np.arange(N_TRAIN + 64) % 2
+    inputs = (random.normal(size=(len(labels), *shape)) + labels.reshape(-1, *(1 for _ in shape))).astype(np.float32)
+    return ClassifierLab(Material(inputs, labels, None, N_TRAIN, 2), device)
+
+
+def measure(lab: ClassifierLab, cell: Cell) -> list[np.ndarray]:
+    """Representations and losses of the model before and after unlearning."""
+    rows = np.arange(N_TRAIN)
+    original = lab.train(cell, rows, seed=0)
+    models = original, lab.unlearn(cell, original, rows[:N_FORGET], rows[N_FORGET:])
+    readings = [lab.read(model) for model in models]
+    return [part for reading in readings for part in (reading.rows.cpu().numpy(), reading.losses)]
+
+
+@pytest.mark.gpu
+@ON_CUDA
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("architecture", ["tabular_mlp", "residual_mlp", "ft_transformer", "small_cnn", "resnet18"])
+def test_a_gpu_gives_the_same_bits_every_time(architecture: str, precision: str) -> None:
+    dataset = "cifar10" if architecture in ("small_cnn", "resnet18") else "higgs"
+    cell = Cell("images", dataset, "neggrad_plus", 0.05, 0, 1e-3, 32, architecture=architecture, precision=precision)
+    first, again = (measure(make_lab(architecture, "cuda"), replace(cell, size="smoke")) for _ in "ab")
+    for one, other in zip(first, again, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_torch_is_left_as_it_was() -> None:
+    before = torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark
+    with repeat_exactly("cuda"):
+        assert torch.are_deterministic_algorithms_enabled()
+        with repeat_exactly("cuda", has_pooling=True):
+            assert torch.backends.cudnn.deterministic
+    with repeat_exactly("cpu"):
+        assert not torch.are_deterministic_algorithms_enabled()
+    assert before == (torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark)

@@ -24,7 +24,7 @@ from ruler.neighbors import find_neighbors
 from ruler.training import CheckpointStore
 
 JUDGED_ROWS = 5000
-"""Most retain, and most held-out, records that an audit within a study reads: a random draw of them."""
+"""Most retain, and most held-out, records without groups that an audit within a study reads: a random draw of them."""
 
 _JUDGED_SEED = 43
 _N_GROUPS = {"single": 1, "pair": 2}  # of the choices that take a number of groups, whatever they hold
@@ -110,17 +110,21 @@ class DiagnosticBench:
         if self._material.language is not None:
             alone["model"] = self._material.language.description
         baseline = _draw(partition.retain, BASELINE_ROWS, BASELINE_SEED)
-        judged = (partition.forget, *(_draw(part, JUDGED_ROWS, _JUDGED_SEED) for part in (partition.retain, held_out)))
+        judged = (partition.forget, *(self._choose_judged(part) for part in (partition.retain, held_out)))
         groups = self._material.groups
         return DiagnosticAnswers(
-            compared=divide_by_norms(_fetch(rows, np.append(partition.forget, baseline))),
+            compared=divide_by_norms(rows[np.append(partition.forget, baseline)].double().cpu().numpy()),
             n_forget=len(partition.forget),
             alone=alone,
-            sides=tuple(_fetch(rows, part) for part in judged),
+            sides=tuple(rows[part].cpu().numpy() for part in judged),
             groups={}
             if groups is None
             else {side: groups[part] for side, part in zip(("forget", "retain", "held_out"), judged, strict=True)},
         )
+
+    def _choose_judged(self, part: IndexArray) -> IndexArray:
+        """What an audit gets of a side: all where records have groups, or it could miss the copies of a record."""
+        return part if self._material.groups is not None else _draw(part, JUDGED_ROWS, _JUDGED_SEED)
 
     def _survey(self, rows: Any, partition: Partition, is_trained_on_all: bool) -> Surroundings | None:
         """The records whose groups could take the forget role, if there are groups.
@@ -200,8 +204,3 @@ def _draw(rows: IndexArray, most: int, seed: int) -> IndexArray:
     if len(rows) <= most:
         return rows
     return rows[np.random.RandomState(seed).choice(len(rows), most, replace=False)]
-
-
-def _fetch(rows: Any, index: IndexArray) -> npt.NDArray[Any]:
-    values: npt.NDArray[Any] = rows[index].double().cpu().numpy()
-    return values

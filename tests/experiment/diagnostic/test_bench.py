@@ -1,0 +1,39 @@
+"""What a diagnostic job hands to the audit."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ruler.experiment.cell import Workplace, run_job
+from ruler.experiment.diagnostic import bench
+from ruler.experiment.diagnostic.material import load_material
+from ruler.experiment.grid import Cell, Job
+
+
+def list_judged(dataset: str, architecture: str, workplace: Path) -> list[int]:
+    """Sizes of the sides (forget, retain, held out) of an original model, as an audit gets them."""
+    sizes: list[list[int]] = []
+
+    def judge(unlearned: Any, oracle: Any, groups: Any) -> dict[str, float | str]:
+        sizes.append([len(side) for side in unlearned])
+        return {}
+
+    cell = Cell(
+        "any", dataset, "original", 0.2, 0, batch_size=16, engine="diagnostic", architecture=architecture, size="smoke"
+    )
+    (outcome,) = run_job(Job((cell,)), Workplace(workplace, judge=judge))
+    assert outcome.scores is not None, outcome.details
+    return sizes[0]
+
+
+@pytest.mark.usefixtures("made_up_data")
+def test_an_audit_gets_all_records_where_they_have_groups_and_a_draw_where_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bench, "JUDGED_ROWS", 5)
+    faces = load_material("lfw", "smoke", None)
+    forget, retain, held_out = list_judged("lfw", "resnet18", tmp_path)
+    assert forget + retain == faces.n_train > 10
+    assert held_out == len(faces.inputs) - faces.n_train > 5
+    assert list_judged("svhn", "small_cnn", tmp_path)[1:] == [5, 5]

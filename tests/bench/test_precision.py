@@ -2,6 +2,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,7 +12,7 @@ from ruler.bench.document import write_document
 from ruler.bench.precision import DEFAULTS, PrecisionSettings, compare_precisions
 from ruler.core.errors import InputError, UnknownNameError
 from ruler.experiment.cell import Outcome
-from ruler.experiment.grid import Cell
+from ruler.experiment.grid import Cell, Job
 
 DATA = Path(os.environ.get("RULER_DATA", "/nowhere"))
 
@@ -98,7 +99,9 @@ def test_settings_that_cannot_be_compared_are_refused(monkeypatch: pytest.Monkey
         next(compare_precisions(DEFAULTS["cuda"]))
 
 
-def test_the_same_cells_run_in_both_precisions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_cells_run_in_both_precisions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     if not (DATA / "tabular" / "higgs.csv.gz").is_file():
         pytest.skip("RULER_DATA holds no tabular/higgs.csv.gz: set it to a folder with the paper's data")
     path = tmp_path / "bench.json"
@@ -107,6 +110,7 @@ def test_the_same_cells_run_in_both_precisions(tmp_path: Path, monkeypatch: pyte
     precision.main()
     numbers = json.loads(path.read_text())
     rows = numbers["precision"]
+    assert "neggrad_plus, 2 seeds: " in capsys.readouterr().out
     assert numbers["machine"]["torch"]
     assert [(row["architecture"], row["method"]) for row in rows] == [
         ("residual_mlp", "original"),
@@ -119,6 +123,23 @@ def test_the_same_cells_run_in_both_precisions(tmp_path: Path, monkeypatch: pyte
         assert row["n_seeds"] == len(row["m4"]["float32"]) == len(row["m4"]["bfloat16"]) == 2
     write_document([numbers], tmp_path / "page.md")
     assert "| higgs | residual_mlp | neggrad_plus | 2 |" in (tmp_path / "page.md").read_text()
+
+
+def test_a_run_that_is_cut_short_has_the_seeds_that_it_got_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(job: Job, place: object) -> list[Outcome]:
+        if job.cells[0].seed == 3:
+            raise KeyboardInterrupt
+        scores = {"m4": 0.5 + 0.01 * job.cells[0].seed, "m2": 0.0, "test_accuracy": 0.9}
+        return [Outcome(cell, scores, 1.0) for cell in job.cells]
+
+    monkeypatch.setattr(precision, "run_job", run)
+    monkeypatch.setattr(precision, "load_material", lambda *given: SimpleNamespace(distinct=None))
+    settings = PrecisionSettings("cpu", ("higgs",), ("tabular_mlp",), ("scrub",), n_seeds=5)
+    rows, running = [], compare_precisions(settings)
+    with pytest.raises(KeyboardInterrupt):
+        while True:
+            rows.append(next(running))
+    assert [(row.method, row.n_seeds) for row in rows] == [("original", 2), ("scrub", 2), ("original", 3), ("scrub", 3)]
 
 
 def test_datasets_named_alone_take_all_their_models() -> None:

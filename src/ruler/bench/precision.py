@@ -91,7 +91,8 @@ def compare_precisions(
         on_job: Told of every job that ends.
 
     Returns:
-        A row for each method on each model, those of a model at once.
+        A row for each method on each model, from the second seed on and again after every further one: a run that is
+        cut short has the seeds that it got to.
 
     Raises:
         InputError: The device is not there.
@@ -109,7 +110,8 @@ def compare_precisions(
                 on_job(f"{job.name} {precision}: {sum(outcome.elapsed_s for outcome in outcomes):.1f} s")
                 for outcome in outcomes:
                     found.setdefault(outcome.cell.method, {}).setdefault(precision, []).append(outcome)
-        yield from (summarise(outcomes) for outcomes in found.values())
+            if seed > 0:
+                yield from (summarise(outcomes) for outcomes in found.values())
 
 
 def _make_job(settings: PrecisionSettings, dataset: str, architecture: str, seed: int, precision: Any) -> Job:
@@ -145,7 +147,7 @@ def _describe(settings: PrecisionSettings) -> dict[str, Any]:
 def main() -> None:
     """`python -m ruler.bench.precision --json FILE`: float32 against bfloat16 on the diagnostic studies' models."""
     parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--json", type=Path, required=True, help="write all numbers to this file, model by model")
+    parser.add_argument("--json", type=Path, required=True, help="write all numbers to this file, seed by seed")
     parser.add_argument("--device", choices=tuple(DEFAULTS), default="cpu")
     parser.add_argument("--datasets", nargs="+", help="diagnostic datasets")
     parser.add_argument("--architectures", nargs="+", help="each dataset takes those that are made for it")
@@ -157,12 +159,13 @@ def main() -> None:
     path, device = options.pop("json"), options.pop("device")
     given = {name: tuple(v) if isinstance(v, list) else v for name, v in options.items() if v is not None}
     settings = replace(DEFAULTS[device], **_widen(given))
-    rows: list[dict[str, Any]] = []
+    rows: dict[tuple[str, ...], dict[str, Any]] = {}
     for row in compare_precisions(settings, on_job=lambda line: print(line, flush=True)):
-        rows.append(row.as_dict())
-        numbers = {"machine": _describe(settings), "precision": rows}
+        name = row.dataset, row.architecture, row.method
+        rows[name] = row.as_dict()
+        numbers = {"machine": _describe(settings), "precision": list(rows.values())}
         write_atomically(path, json.dumps(numbers, indent=2) + "\n")
-        print(f"{row.dataset} {row.architecture} {row.method}: {row.conclusion}", flush=True)
+        print(f"{' '.join(name)}, {row.n_seeds} seeds: {row.conclusion}", flush=True)
 
 
 def _widen(given: dict[str, Any]) -> dict[str, Any]:

@@ -66,15 +66,41 @@ def test_parquet_files_of_the_hub(tmp_path, images):
     assert (len(parts.train), len(parts.test), parts.train.classes) == (6, 2, ("cat", "dog"))
 
 
-def test_reads_what_datasets_writes(tmp_path):
+@pytest.fixture
+def written():
+    """Six images of two classes, as the package makes them, and their pixels."""
     datasets = pytest.importorskip("datasets", reason="the package datasets is not installed")
-    pixels = np.random.default_rng(0).integers(0, 256, (4, 3, 3, 3), dtype=np.uint8)
+    pixels = np.random.default_rng(0).integers(0, 256, (6, 3, 3, 3), dtype=np.uint8)
     features = datasets.Features({"image": datasets.Image(), "label": datasets.ClassLabel(names=["a", "b"])})
-    made = datasets.Dataset.from_dict({"image": list(pixels), "label": [0, 1, 0, 1]}, features=features)
+    columns = {"image": list(pixels), "label": [0, 1, 0, 1, 1, 1]}
+    return datasets, datasets.Dataset.from_dict(columns, features=features), pixels
+
+
+def test_reads_what_datasets_writes(tmp_path, written):
+    _, made, pixels = written
     made.save_to_disk(tmp_path / "d")
     found = read_image_dataset(tmp_path / "d")["all"]
     np.testing.assert_array_equal(found.images, pixels)
-    assert (found.classes, found.target.tolist()) == (("a", "b"), [0, 1, 0, 1])
+    assert (found.classes, found.target.tolist()) == (("a", "b"), [0, 1, 0, 1, 1, 1])
+
+
+def test_reads_what_datasets_writes_in_shards_or_after_a_choice_of_rows(tmp_path, written):
+    _, made, pixels = written
+    made.save_to_disk(tmp_path / "shards", num_shards=3)
+    np.testing.assert_array_equal(read_image_dataset(tmp_path / "shards")["all"].images, pixels)
+    made.select([4, 0, 2]).save_to_disk(tmp_path / "chosen")
+    np.testing.assert_array_equal(read_image_dataset(tmp_path / "chosen")["all"].images, pixels[[4, 0, 2]])
+
+
+def test_reads_what_datasets_writes_as_splits_and_as_parquet(tmp_path, written):
+    datasets, made, pixels = written
+    datasets.DatasetDict({"train": made, "test": made.select([1, 0])}).save_to_disk(tmp_path / "splits")
+    parts = load_images(tmp_path / "splits")
+    np.testing.assert_array_equal(parts.train.images, pixels)
+    np.testing.assert_array_equal(parts.test.images, pixels[[1, 0]])
+    (tmp_path / "hub").mkdir()
+    made.to_parquet(tmp_path / "hub" / "train-00000-of-00001.parquet")
+    np.testing.assert_array_equal(read_image_dataset(tmp_path / "hub")["train"].images, pixels)
 
 
 @pytest.mark.parametrize(

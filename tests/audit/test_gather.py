@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -30,6 +32,31 @@ def test_sides_of_a_model_share_a_width():
 def test_models_share_their_records():
     with pytest.raises(InputError, match="unlearned retain and original retain must have the same shape"):
         gather_evidence(SOUND, original=(ROWS[:5], ROWS[5:19], ROWS[20:]))
+
+
+def name_rows(**what):
+    return tuple(Embeddings(np.random.default_rng(seed).normal(size=(9, 3)), **what) for seed in range(2))
+
+
+def test_sides_of_a_model_share_a_layer_where_it_is_known():
+    forget, retain = name_rows(layer="fc:input")
+    gather_evidence((forget, retain.values))
+    gather_evidence((forget, retain), oracle=name_rows(layer="module.fc:input"))
+    with pytest.raises(
+        InputError, match=r"unlearned forget and unlearned retain .* same layer; got 'fc:input' and 'c'"
+    ):
+        gather_evidence((forget, replace(retain, layer="c")))
+    with pytest.raises(InputError, match=r"oracle forget and oracle retain .* same layer; got 'fc:input' and 'c'"):
+        gather_evidence((forget, retain), oracle=(forget, replace(retain, layer="c")))
+
+
+def test_sides_of_a_model_share_their_columns_and_models_their_order():
+    forget, retain = name_rows(columns=("a", "b", "c"))
+    gather_evidence((forget, retain), oracle=name_rows(columns=("u", "v", "w")))
+    with pytest.raises(InputError, match=r"unlearned forget and unlearned retain .* got 'b' and 'c' in place 1"):
+        gather_evidence((forget, replace(retain, columns=("a", "c", "b"))))
+    with pytest.raises(InputError, match=r"unlearned forget and oracle forget .* got 'a' and 'c' in place 0"):
+        gather_evidence((forget, retain), oracle=name_rows(columns=("c", "b", "a")))
 
 
 def test_another_width_needs_an_oracle_to_align():

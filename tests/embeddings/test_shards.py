@@ -115,24 +115,36 @@ def write_table(path, columns, rows=ROWS):
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        (["c0", "c2", "c1", "c3", "c4"], "got 'c2' for 'c1' in place 1"),
-        (["c0", "c1", "c2", "c3", "label"], "got 'label' for 'c4' in place 4"),
+        (["c0", "c2", "c1", "c3", "c4"], "got 'c1' and 'c2' in place 1"),
+        (["c0", "c1", "c2", "c3", "label"], "got 'c4' and 'label' in place 4"),
     ],
 )
 def test_tables_must_have_the_same_columns_in_the_same_order(tmp_path, columns, message):
     for i, names in enumerate([[f"c{i}" for i in range(5)], columns]):
         write_table(tmp_path / f"{i}.parquet", names)
-    with pytest.raises(FileFormatError, match=rf"1\.parquet must have the columns of 0\.parquet .*; {message}"):
+    with pytest.raises(FileFormatError, match=rf"0\.parquet and 1\.parquet must have the same columns .*; {message}"):
         load_embeddings(tmp_path)
+
+
+def test_names_of_columns_are_kept_and_the_name_of_a_list_is_not(tmp_path):
+    (tmp_path / "folder").mkdir()
+    for path in (tmp_path / "one.parquet", tmp_path / "folder" / "0.parquet"):
+        write_table(path, "abcde")
+    assert load_embeddings(tmp_path / "one.parquet").columns == tuple("abcde")
+    assert load_embeddings(tmp_path / "folder").columns == tuple("abcde")
+    save_embeddings(Embeddings(ROWS), tmp_path / "list.parquet")
+    assert load_embeddings(tmp_path / "list.parquet").columns is None
 
 
 def test_tables_of_lists_and_of_columns_do_not_mix(tmp_path):
     save_embeddings(Embeddings(ROWS), tmp_path / "0.parquet")
     write_table(tmp_path / "1.parquet", "abcde")
-    with pytest.raises(FileFormatError, match=r"1\.parquet must have the columns of 0\.parquet .*'a' for 'embedding'"):
+    with pytest.raises(
+        FileFormatError, match=r"0\.parquet and 1\.parquet must have the same columns .*'embedding' and 'a'"
+    ):
         load_embeddings(tmp_path)
     parquet.write_table(arrow.table({"values": ROWS.tolist()}), tmp_path / "1.parquet")
-    with pytest.raises(FileFormatError, match=r"1\.parquet must have .*got 'values' for 'embedding' in place 0"):
+    with pytest.raises(FileFormatError, match=r"1\.parquet must have .*got 'embedding' and 'values' in place 0"):
         load_embeddings(tmp_path)
 
 
@@ -212,7 +224,8 @@ def test_layers_must_agree_where_they_are_known(tmp_path):
     assert load_embeddings(tmp_path).layer == "fc:input"
     save_embeddings(Embeddings(ROWS, layer="conv"), tmp_path / "c.parquet")
     with pytest.raises(
-        FileFormatError, match=r"c\.parquet must be read at the same layer as b\..* 'conv' and 'fc:input'"
+        FileFormatError,
+        match=r"b\.safetensors and c\.parquet must be read at the same layer; got 'fc:input' and 'conv'",
     ):
         load_embeddings(tmp_path)
 

@@ -1,6 +1,7 @@
 """Arguments of an audit -> evidence: every array checked, neighbours and similarities measured once."""
 
 from collections.abc import Mapping
+from itertools import combinations
 from typing import Any, cast
 
 import numpy as np
@@ -10,7 +11,14 @@ from ruler.audit.alignment import SURELY_PAIRED, WORTH_ALIGNING, compare_through
 from ruler.audit.evidence import MODELS, SIDES, Evidence, ModelName, OracleScores, Side
 from ruler.audit.findings import Pairing
 from ruler.audit.settings import AuditSettings
-from ruler.core.checks import as_matrix, check_same_shape, check_same_width, measure_norms
+from ruler.core.checks import (
+    as_matrix,
+    check_same_columns,
+    check_same_layer,
+    check_same_shape,
+    check_same_width,
+    measure_norms,
+)
 from ruler.core.errors import InputError
 from ruler.core.types import Embeddings, IndexArray, Neighbors
 from ruler.metrics import cosine_similarity
@@ -80,6 +88,7 @@ def split_models(given: Mapping[ModelName, Any], settings: AuditSettings) -> dic
     """
     embeddings: dict[ModelName, Sides] = {name: _split_sides(value, name) for name, value in given.items()}
     _check_agreement(embeddings, settings)
+    _check_spaces(given)
     return embeddings
 
 
@@ -124,6 +133,23 @@ def _check_agreement(embeddings: Mapping[ModelName, Sides], settings: AuditSetti
             # An oracle of another architecture can be aligned, so that only the records must be the same.
             width = rows.shape[1] if settings.align != "never" and "oracle" in embeddings else reference[side].shape[1]
             check_same_shape((len(reference[side]), width), rows.shape, (f"unlearned {side}", f"{name} {side}"))
+
+
+def _check_spaces(given: Mapping[ModelName, Any]) -> None:
+    """What `Embeddings` say of where their numbers come from fits together, side by side and model by model."""
+    known = {
+        name: [
+            (f"{name} {side}", rows) for side, rows in zip(SIDES, value, strict=False) if isinstance(rows, Embeddings)
+        ]
+        for name, value in given.items()
+    }
+    for sides in known.values():
+        for (first, one), (second, other) in combinations(sides, 2):
+            check_same_layer(one.layer, other.layer, (first, second))
+            check_same_columns(one.columns, other.columns, (first, second))
+    for (first, one), (second, other) in combinations([sides[0] for sides in known.values() if sides], 2):
+        if set(one.columns or ()) == set(other.columns or ()):  # or two models may well name them differently
+            check_same_columns(one.columns, other.columns, (first, second))
 
 
 def _claimed_ids(value: Any) -> dict[Side, npt.NDArray[Any]]:

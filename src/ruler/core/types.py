@@ -20,6 +20,7 @@ class Embeddings:
         values: (n, p) array; may be memory-mapped, or `StackedRows` of a folder of shards.
         ids: (n,) names of the records; 0..n-1 when not given.
         layer: Where in the model the rows were read, if known.
+        columns: What a table called its columns of numbers, in order; None where they had no names.
 
     Example:
         >>> Embeddings(np.eye(2), ids=["ann", "bob"]).ids.tolist()
@@ -29,6 +30,7 @@ class Embeddings:
     values: npt.NDArray[Any]
     ids: Any = None
     layer: str | None = None
+    columns: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         ids = np.arange(len(self.values)) if self.ids is None else np.asarray(self.ids)

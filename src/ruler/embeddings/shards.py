@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ruler.core.checks import check_same_columns, check_same_layer
 from ruler.core.errors import FileFormatError
 from ruler.core.stacked import StackedRows
 from ruler.core.types import Embeddings
@@ -47,7 +48,8 @@ def open_shards(folder: Path) -> Embeddings:
     with reading_safely(folder):
         values = StackedRows([one.values for one in opened], [file.name for file in files])
         layer = next((one.layer for one in opened if one.layer is not None), None)
-        return Embeddings(values, _join_ids(opened, files), layer)  # type: ignore[arg-type]
+        columns = next((one.columns for one in opened if one.columns and len(one.columns) == values.shape[1]), None)
+        return Embeddings(values, _join_ids(opened, files), layer, columns)  # type: ignore[arg-type]
 
 
 def _list_shards(folder: Path) -> list[Path]:
@@ -88,17 +90,14 @@ def _check_listing(files: list[Path], shards: list[Path]) -> None:
 def _open_all(files: list[Path]) -> list[Opened]:
     """Every shard, compared with those before it at once: to unpack them all first may take long."""
     opened: list[Opened] = []
-    table: tuple[Path, tuple[str, ...]] | None = None
-    source: tuple[Path, str] | None = None
+    table = source = ("", Opened(None))  # the first shard that names its columns, and the first that names its layer
     for file in files:
-        one = _open_one(file)
-        opened.append(one)
-        if one.columns is not None:
-            table = table or (file, one.columns)
-            _check_same_columns(file, one.columns, *table)
-        if one.layer is not None:
-            source = source or (file, one.layer)
-            _check_same_layer(file, one.layer, *source)
+        here = file.name, _open_one(file)
+        opened.append(here[1])
+        table, source = table if table[1].columns else here, source if source[1].layer else here
+        with reading_safely(file):
+            check_same_columns(table[1].columns, here[1].columns, (table[0], file.name))
+            check_same_layer(source[1].layer, here[1].layer, (source[0], file.name))
     return opened
 
 
@@ -112,23 +111,6 @@ def _open_one(file: Path) -> Opened:
                 f"{file} must have one id a row; got {opened.ids.shape} for {opened.values.shape[0]} rows."
             )
         return opened
-
-
-def _check_same_columns(file: Path, columns: tuple[str, ...], other: Path, expected: tuple[str, ...]) -> None:
-    for number, (name, wanted) in enumerate(zip(columns, expected, strict=False)):  # widths are compared later
-        if name != wanted:
-            raise FileFormatError(
-                f"{file} must have the columns of {other.name} in the same order; got {name!r} for {wanted!r} in place "
-                f"{number}. Write all tables with the same columns."
-            )
-
-
-def _check_same_layer(file: Path, layer: str, other: Path, expected: str) -> None:
-    if layer != expected:
-        raise FileFormatError(
-            f"{file} must be read at the same layer as {other.name}; got {layer!r} and {expected!r}. "
-            "Embed all records at one layer."
-        )
 
 
 def _join_ids(opened: list[Opened], files: list[Path]) -> npt.NDArray[Any] | None:

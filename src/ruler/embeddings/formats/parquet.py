@@ -27,7 +27,8 @@ def load(path: Path) -> Embeddings:
         for vectors, names in table.iterate():
             blocks.append(vectors)
             ids += names
-    return Embeddings(np.concatenate(blocks), np.array(ids) if table.has_ids else None, table.layer)
+    columns = None if table.vector else table.columns
+    return Embeddings(np.concatenate(blocks), np.array(ids) if table.has_ids else None, table.layer, columns)
 
 
 def open_rows(path: Path) -> Opened:

@@ -57,6 +57,8 @@ def test_sides_of_a_model_share_their_columns_and_models_their_order():
         gather_evidence((forget, replace(retain, columns=("a", "c", "b"))))
     with pytest.raises(InputError, match=r"unlearned forget and oracle forget .* got 'a' and 'c' in place 0"):
         gather_evidence((forget, retain), oracle=name_rows(columns=("c", "b", "a")))
+    with pytest.raises(InputError, match=r"unlearned retain and oracle forget .* got 'a' and 'c' in place 0"):
+        gather_evidence((replace(forget, columns=None), retain), oracle=name_rows(columns=("c", "b", "a")))
 
 
 def test_another_width_needs_an_oracle_to_align():

@@ -1,4 +1,8 @@
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,14 +17,35 @@ NEEDS_NEW = pytest.mark.skipif(
 )
 
 
+FULL = {"ieee", "none"}
+
+
 @pytest.fixture(autouse=True)
 def plain_precision() -> Iterator[None]:
     yield
-    for backend in (torch.backends, torch.backends.cuda.matmul, torch.backends.mkldnn.matmul):
-        if hasattr(backend, "fp32_precision"):
+    if hasattr(torch.backends, "fp32_precision"):
+        for backend in (torch.backends, torch.backends.cudnn, *list_parts()):
             backend.fp32_precision = "none"
     torch.set_float32_matmul_precision("highest")
     torch.backends.cudnn.allow_tf32 = True
+
+
+@pytest.fixture
+def cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if there were a GPU: its settings can be read and written anywhere."""
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+
+
+def list_parts() -> list[Any]:
+    backends = torch.backends
+    return [
+        *(backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn),
+        *(backends.mkldnn.matmul, backends.mkldnn.conv, backends.mkldnn.rnn),
+    ]
+
+
+def read_words() -> list[str]:
+    return [part.fp32_precision for part in (torch.backends, torch.backends.cudnn, *list_parts())]
 
 
 def test_the_callers_precision_is_put_back() -> None:
@@ -72,40 +97,113 @@ def test_a_caller_with_the_newer_interface_gets_exact_neighbours_and_keeps_the_s
         backend = getattr(backend, part)
     backend.fp32_precision = "tf32"
     with full_precision(torch):
-        assert torch.backends.cuda.matmul.fp32_precision == torch.backends.mkldnn.matmul.fp32_precision == "ieee"
+        assert {torch.backends.cuda.matmul.fp32_precision, torch.backends.mkldnn.matmul.fp32_precision} <= FULL
         with tensor_cores(torch):
             assert torch.backends.cuda.matmul.fp32_precision == "tf32"
-        assert torch.backends.cuda.matmul.fp32_precision == "ieee"
+        assert torch.backends.cuda.matmul.fp32_precision in FULL
         found = find_neighbors(ROWS, ROWS, exclude_self=True)
     assert backend.fp32_precision == "tf32"
     np.testing.assert_array_equal(found.index, expected.index)
     np.testing.assert_array_equal(found.similarity, expected.similarity)
 
 
+@pytest.mark.usefixtures("cuda")
 def test_convolutions_are_as_precise_as_products() -> None:
+    torch.backends.cudnn.allow_tf32 = True
     with full_precision(torch):
-        assert not torch.backends.cudnn.allow_tf32
+        assert read_convolutions() == {"ieee"}
         with full_precision(torch):
             pass
-        assert not torch.backends.cudnn.allow_tf32
+        assert read_convolutions() == {"ieee"}
     assert torch.backends.cudnn.allow_tf32
 
 
-@NEEDS_NEW
-@pytest.mark.parametrize("name", ["", "conv", "rnn"])
-def test_a_caller_with_the_newer_interface_keeps_the_precision_of_convolutions(name: str) -> None:
+def read_convolutions() -> set[str]:
     cudnn = torch.backends.cudnn
-    backend = getattr(cudnn, name) if name else torch.backends
-    before = [kind.fp32_precision for kind in (cudnn.conv, cudnn.rnn)]
-    backend.fp32_precision = "ieee" if name else "tf32"
-    chosen = [kind.fp32_precision for kind in (cudnn.conv, cudnn.rnn)]
-    with full_precision(torch):
-        assert cudnn.conv.fp32_precision == cudnn.rnn.fp32_precision == "ieee"
-    assert [kind.fp32_precision for kind in (cudnn.conv, cudnn.rnn)] == chosen
-    for kind, word in zip((cudnn.conv, cudnn.rnn), before, strict=True):
-        kind.fp32_precision = word
+    if not hasattr(cudnn, "conv"):
+        return {"tf32" if cudnn.allow_tf32 else "ieee"}
+    return {cudnn.conv.fp32_precision, cudnn.rnn.fp32_precision}
 
 
+@NEEDS_NEW
+@pytest.mark.usefixtures("cuda")
+@pytest.mark.parametrize("place", range(8))
+@pytest.mark.parametrize("word", ["ieee", "tf32"])
+def test_every_word_of_the_caller_is_put_back_and_followed_where_it_was(place: int, word: str) -> None:
+    chosen = (torch.backends, torch.backends.cudnn, *list_parts())[place]
+    chosen.fp32_precision = word
+    before = read_words()
+    with full_precision(torch), full_precision(torch):
+        assert read_convolutions() == {"ieee"}
+        assert {part.fp32_precision for part in list_parts()} <= FULL
+        with tensor_cores(torch):
+            pass
+    assert read_words() == before
+    chosen.fp32_precision = "none"
+    torch.backends.fp32_precision = "ieee" if word == "tf32" else "tf32"
+    assert chosen.fp32_precision == torch.backends.fp32_precision
+
+
+@NEEDS_NEW
+def test_a_later_word_for_all_is_followed_by_all() -> None:
+    """In a process of its own: torch's first settings are gone once a test has changed them."""
+    lines = """
+import torch
+from ruler.core.precision import full_precision, tensor_cores
+torch.cuda.is_available = lambda: True
+with full_precision(torch), full_precision(torch), tensor_cores(torch):
+    pass
+with full_precision(torch), tensor_cores(torch), full_precision(torch):
+    pass
+backends = torch.backends
+parts = [backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn, backends.mkldnn.matmul, backends.mkldnn.conv]
+for word in ("ieee", "tf32", "ieee"):
+    backends.fp32_precision = word
+    assert {part.fp32_precision for part in parts} == {word}, [part.fp32_precision for part in parts]
+"""
+    subprocess.run([sys.executable, "-c", lines], check=True)
+
+
+def test_another_one_tightens_what_was_loosened_and_leaves_nothing_loose() -> None:
+    other = full_precision(torch)
+    with full_precision(torch), tensor_cores(torch):
+        other.__enter__()
+        assert torch.get_float32_matmul_precision() == "highest"
+    assert torch.get_float32_matmul_precision() == "highest"
+    other.__exit__(None, None, None)
+    assert torch.get_float32_matmul_precision() == "highest"
+
+
+@pytest.mark.usefixtures("cuda")
+def test_an_entry_that_fails_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*given: Any, **named: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as broken:
+        broken.setattr(torch, "use_deterministic_algorithms", refuse)
+        with pytest.raises(KeyboardInterrupt):
+            repeatable_only(torch).__enter__()
+    assert not torch.backends.cudnn.deterministic
+    with repeatable_only(torch):
+        assert torch.are_deterministic_algorithms_enabled()
+    assert not torch.are_deterministic_algorithms_enabled()
+    assert not torch.backends.cudnn.deterministic
+
+
+def test_without_a_gpu_its_settings_are_not_touched() -> None:
+    """A caller may have frozen them."""
+    lines = """
+import torch
+from ruler.core.precision import full_precision, repeatable_only
+torch.backends.disable_global_flags()
+torch.cuda.is_available = lambda: False
+with full_precision(torch), repeatable_only(torch):
+    pass
+"""
+    subprocess.run([sys.executable, "-c", lines], check=True)
+
+
+@pytest.mark.usefixtures("cuda")
 @pytest.mark.parametrize("is_raced", [True, False])
 def test_the_callers_choice_of_algorithms_is_put_back(is_raced: bool) -> None:
     torch.backends.cudnn.benchmark = is_raced
@@ -119,6 +217,7 @@ def test_the_callers_choice_of_algorithms_is_put_back(is_raced: bool) -> None:
         torch.backends.cudnn.benchmark = False
 
 
+@pytest.mark.usefixtures("cuda")
 def test_operations_that_cannot_repeat_are_refused_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":16:8")
     torch.use_deterministic_algorithms(True, warn_only=True)
@@ -131,3 +230,10 @@ def test_operations_that_cannot_repeat_are_refused_for_a_while(monkeypatch: pyte
         assert not torch.backends.cudnn.deterministic
     finally:
         torch.use_deterministic_algorithms(False)
+
+
+def test_products_on_a_gpu_find_their_workspace_fixed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
+    with repeatable_only(torch):
+        assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG")

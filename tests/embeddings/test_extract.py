@@ -188,6 +188,22 @@ def test_device_is_left_again(model, rows):
     close(embed(model.cuda(), rows).values, result.values)
 
 
+def test_a_model_runs_in_full_precision_by_fixed_algorithms(model, rows, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)  # its settings are there without it
+    torch.set_float32_matmul_precision("high")
+    seen = []
+    handle = model.register_forward_pre_hook(
+        lambda *given: seen.append((torch.get_float32_matmul_precision(), torch.backends.cudnn.deterministic))
+    )
+    try:
+        embed(model, rows)
+        assert (torch.get_float32_matmul_precision(), torch.backends.cudnn.deterministic) == ("high", False)
+    finally:
+        handle.remove()
+        torch.set_float32_matmul_precision("highest")
+    assert set(seen) == {("highest", True)}
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_convolutions_on_a_gpu_are_not_rounded():

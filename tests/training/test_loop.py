@@ -289,3 +289,16 @@ def test_training_on_cuda_stays_there_and_repeats() -> None:
     )
     assert next(first.parameters()).is_cuda
     assert torch.equal(flatten(first), flatten(again))
+
+
+def test_algorithms_are_fixed_while_a_model_trains(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)  # its settings are there without it
+    seen = []
+
+    def objective(model: nn.Module, batch: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+        seen.append(torch.backends.cudnn.deterministic)
+        return cross_entropy(model, batch)
+
+    optimize(nn.Linear(3, 2), objective, {"data": (ROWS, LABELS)}, TrainingSettings(epochs=2))
+    assert seen == [True, True]
+    assert not torch.backends.cudnn.deterministic

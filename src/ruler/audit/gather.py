@@ -147,7 +147,8 @@ def _check_spaces(given: Mapping[ModelName, Any]) -> None:
         for (first, one), (second, other) in combinations(sides, 2):
             check_same_layer(one.layer, other.layer, (first, second))
             check_same_columns(one.columns, other.columns, (first, second))
-    for (first, one), (second, other) in combinations([sides[0] for sides in known.values() if sides], 2):
+    tables = [next((side for side in sides if side[1].columns), None) for sides in known.values()]
+    for (first, one), (second, other) in combinations([side for side in tables if side is not None], 2):
         if set(one.columns or ()) == set(other.columns or ()):  # or two models may well name them differently
             check_same_columns(one.columns, other.columns, (first, second))
 

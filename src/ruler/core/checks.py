@@ -90,20 +90,28 @@ def check_same_width(a: Shape, b: Shape, names: tuple[str, str]) -> None:
         )
 
 
-def check_same_layer(a: str | None, b: str | None, names: tuple[str, str]) -> None:
+def check_same_layer(
+    a: str | None, b: str | None, names: tuple[str, str], *, error: type[InputError] = InputError
+) -> None:
     """Both, where it is known, were read at the same place in the model."""
     if a is not None and b is not None and a != b:
-        raise InputError(
+        raise error(
             f"{names[0]} and {names[1]} must be read at the same layer; got {a!r} and {b!r}. "
             "Embed all records at one layer."
         )
 
 
-def check_same_columns(a: tuple[str, ...] | None, b: tuple[str, ...] | None, names: tuple[str, str]) -> None:
+def check_same_columns(
+    a: tuple[str, ...] | None,
+    b: tuple[str, ...] | None,
+    names: tuple[str, str],
+    *,
+    error: type[InputError] = InputError,
+) -> None:
     """Both tables, where their columns have names, hold the same ones in the same order, as far as both go."""
     for number, (name, other) in enumerate(zip(a or (), b or (), strict=False)):
         if name != other:
-            raise InputError(
+            raise error(
                 f"{names[0]} and {names[1]} must have the same columns in the same order; got {name!r} and {other!r} "
                 f"in place {number}. Write all tables with the same columns."
             )

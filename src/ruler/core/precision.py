@@ -3,61 +3,62 @@
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
-State = tuple[Any, ...]
+Turn = Callable[[Any, ExitStack], None]
+"""Changes settings of torch, and leaves in the stack what puts each of them back."""
 
 
 class _Switch:
-    """Holds torch in one state while anybody asks for it, and puts the caller's back after the last.
+    """Holds settings of torch while anybody asks for it, and puts the caller's back after the last.
 
     Args:
-        read: torch -> its present state.
-        write: Puts torch into a state.
-        choose: The caller's state -> the one to hold.
+        tighten: Turns the settings to what is held.
     """
 
-    def __init__(
-        self, read: Callable[[Any], State], write: Callable[[Any, State], None], choose: Callable[[State], State]
-    ) -> None:
-        self._read, self._write, self._choose = read, write, choose
+    def __init__(self, tighten: Turn) -> None:
+        self._tighten = tighten
         self._lock = threading.Lock()
         self._n_under_way = 0
-        self._before: State = ()
+        self._before = ExitStack()
 
     @contextmanager
     def hold(self, torch: Any) -> Iterator[None]:
-        with self._lock:
+        with self._lock, ExitStack() as turned:
+            self._tighten(torch, turned)  # also where the one who holds it has loosened it, who will tighten it again
+            settings = turned.pop_all()
             if self._n_under_way == 0:
-                self._before = self._read(torch)
+                self._before = settings
             self._n_under_way += 1
-            self._write(torch, self._choose(self._before))  # also where another one has loosened it just now
         try:
             yield
         finally:
             with self._lock:
                 self._n_under_way -= 1
                 if self._n_under_way == 0:
-                    self._write(torch, self._before)
+                    self._before.close()
 
     @contextmanager
-    def loosen(self, torch: Any, choose: Callable[[State], State]) -> Iterator[None]:
-        """Another state for a while, for the only one who holds the switch."""
+    def loosen(self, torch: Any, loosen: Turn) -> Iterator[None]:
+        """Other settings for a while, for the only one who holds the switch."""
+        turned = ExitStack()
         with self._lock:
             if self._n_under_way == 1:
-                self._write(torch, choose(self._before))
+                loosen(torch, turned)
         try:
             yield
         finally:
             with self._lock:
-                if self._n_under_way:
-                    self._write(torch, self._choose(self._before))
+                turned.close()
 
 
 @contextmanager
 def full_precision(torch: Any) -> Iterator[None]:
-    """Products and convolutions as precise as their type says; torch's own default rounds convolutions on a GPU."""
+    """Products and convolutions of float32, and sums of bfloat16 products, without the rounding that torch may add.
+
+    torch's own default rounds the inputs of convolutions on a GPU to ten bits.
+    """
     with _PRODUCTS.hold(torch), _CONVOLUTIONS.hold(torch):
         yield
 
@@ -88,84 +89,96 @@ def repeatable_only(torch: Any) -> Iterator[None]:
         yield
 
 
-def _read_products(torch: Any) -> State:
-    """Reduction in bfloat16, then one word of torch's older interface, or one a backend of the newer.
+def _set(owner: Any, name: str, value: Any, turned: ExitStack) -> None:
+    before = getattr(owner, name)
+    if before != value:
+        turned.callback(setattr, owner, name, before)
+        setattr(owner, name, value)
 
-    The older one raises where the caller has set the newer one, and products raise where the two disagree.
+
+def _set_word(part: Any, word: str, turned: ExitStack) -> None:
+    """Of torch's newer interface to precision, in which a part may follow the whole that it belongs to."""
+    before = part.fp32_precision
+    if before != word:
+        turned.callback(_put_word_back, part, before)
+        part.fp32_precision = word
+
+
+def _put_word_back(part: Any, word: str) -> None:
+    part.fp32_precision = "none"  # follows again; only where that was not how it came by its word, the word is set
+    if part.fp32_precision != word:
+        part.fp32_precision = word
+
+
+def _list_parts(owner: Any, *names: str) -> list[Any]:
+    """Those that the newer interface knows; none in a torch that has only the older one."""
+    parts = [getattr(owner, name, None) for name in names]
+    return [part for part in parts if hasattr(part, "fp32_precision")]
+
+
+def _tighten_products(torch: Any, turned: ExitStack) -> None:
+    _set(torch.backends.cuda.matmul, "allow_bf16_reduced_precision_reduction", False, turned)
+    if not _set_old_word(torch, "highest", turned):
+        for part in _list_matmuls(torch):
+            _set_word(part, "ieee", turned)
+
+
+def _loosen_products(torch: Any, turned: ExitStack) -> None:
+    if not _set_old_word(torch, "high", turned):
+        _set_word(torch.backends.cuda.matmul, "tf32", turned)
+
+
+def _set_old_word(torch: Any, word: str, turned: ExitStack) -> bool:
+    """Of torch's older interface, which raises where the caller has set the newer one; False then.
+
+    Products raise where the two disagree, and the older one writes the newer's words, which are put back too.
     """
-    reduction = torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction
     try:
-        return reduction, torch.get_float32_matmul_precision()
+        before = torch.get_float32_matmul_precision()
     except RuntimeError:
-        return reduction, torch.backends.cuda.matmul.fp32_precision, torch.backends.mkldnn.matmul.fp32_precision
+        return False
+    if before != word:
+        for part in _list_matmuls(torch):
+            turned.callback(_put_word_back, part, part.fp32_precision)
+        turned.callback(torch.set_float32_matmul_precision, before)
+        torch.set_float32_matmul_precision(word)
+    return True
 
 
-def _write_products(torch: Any, state: State) -> None:
-    reduction, *words = state
-    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = reduction
-    if len(words) == 1:
-        torch.set_float32_matmul_precision(words[0])
-    else:
-        torch.backends.cuda.matmul.fp32_precision, torch.backends.mkldnn.matmul.fp32_precision = words
+def _list_matmuls(torch: Any) -> list[Any]:
+    return _list_parts(torch.backends.cuda, "matmul") + _list_parts(torch.backends.mkldnn, "matmul")
 
 
-def _tighten_products(state: State) -> State:
-    return (False, "highest") if len(state) == 2 else (False, "ieee", "ieee")
-
-
-def _loosen_products(state: State) -> State:
-    return (False, "high") if len(state) == 2 else (False, "tf32", "ieee")
-
-
-def _read_convolutions(torch: Any) -> State:
-    """Whether TF32 is allowed (None where the caller's own settings disagree), then the newer interface's words."""
-    words = [kind.fp32_precision for kind in _list_kinds(torch)]
-    try:
-        return torch.backends.cudnn.allow_tf32, *words
-    except RuntimeError:
-        return None, *words
-
-
-def _write_convolutions(torch: Any, state: State) -> None:
-    is_allowed, *words = state
-    if is_allowed is not None:
-        torch.backends.cudnn.allow_tf32 = is_allowed
-    for kind, word in zip(_list_kinds(torch), words, strict=True):
-        kind.fp32_precision = word
-
-
-def _tighten_convolutions(state: State) -> State:
-    return False, *("ieee" for _ in state[1:])
-
-
-def _list_kinds(torch: Any) -> list[Any]:
-    """What the newer interface keeps apart; nothing in a torch that has only the older one."""
+def _tighten_convolutions(torch: Any, turned: ExitStack) -> None:
+    for part in _list_parts(torch.backends.mkldnn, "conv", "rnn"):
+        _set_word(part, "ieee", turned)
+    if not torch.cuda.is_available():
+        return
     cudnn = torch.backends.cudnn
-    return [getattr(cudnn, kind) for kind in ("conv", "rnn") if hasattr(getattr(cudnn, kind, None), "fp32_precision")]
+    parts = _list_parts(cudnn, "conv", "rnn")
+    if parts:
+        # The whole first: parts that follow it need no word of their own, of which they could not be rid again.
+        for part in (cudnn, *parts):
+            _set_word(part, "ieee", turned)
+    else:
+        _set(cudnn, "allow_tf32", False, turned)
 
 
-def _read_algorithms(torch: Any) -> State:
-    return torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic
+def _fix_algorithms(torch: Any, turned: ExitStack) -> None:
+    if torch.cuda.is_available():
+        _set(torch.backends.cudnn, "benchmark", False, turned)
+        _set(torch.backends.cudnn, "deterministic", True, turned)
 
 
-def _write_algorithms(torch: Any, state: State) -> None:
-    torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic = state
+def _refuse_others(torch: Any, turned: ExitStack) -> None:
+    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    if before != (True, False):
+        turned.callback(torch.use_deterministic_algorithms, before[0], warn_only=before[1])
+        torch.use_deterministic_algorithms(True)
+    _set(torch.utils.deterministic, "fill_uninitialized_memory", False, turned)
 
 
-def _read_operations(torch: Any) -> State:
-    return (
-        torch.are_deterministic_algorithms_enabled(),
-        torch.is_deterministic_algorithms_warn_only_enabled(),
-        torch.utils.deterministic.fill_uninitialized_memory,
-    )
-
-
-def _write_operations(torch: Any, state: State) -> None:
-    torch.use_deterministic_algorithms(state[0], warn_only=state[1])
-    torch.utils.deterministic.fill_uninitialized_memory = state[2]
-
-
-_PRODUCTS = _Switch(_read_products, _write_products, _tighten_products)
-_CONVOLUTIONS = _Switch(_read_convolutions, _write_convolutions, _tighten_convolutions)
-_ALGORITHMS = _Switch(_read_algorithms, _write_algorithms, lambda state: (False, True))
-_OPERATIONS = _Switch(_read_operations, _write_operations, lambda state: (True, False, False))
+_PRODUCTS = _Switch(_tighten_products)
+_CONVOLUTIONS = _Switch(_tighten_convolutions)
+_ALGORITHMS = _Switch(_fix_algorithms)
+_OPERATIONS = _Switch(_refuse_others)

@@ -20,7 +20,7 @@ class Embeddings:
         values: (n, p) array; may be memory-mapped, or `StackedRows` of a folder of shards.
         ids: (n,) names of the records; 0..n-1 when not given.
         layer: Where in the model the rows were read, if known.
-        columns: What a table called its columns of numbers, in order; None where they had no names.
+        columns: (p,) names of the columns of values, as a table has them; kept as a tuple of text.
 
     Example:
         >>> Embeddings(np.eye(2), ids=["ann", "bob"]).ids.tolist()
@@ -30,7 +30,7 @@ class Embeddings:
     values: npt.NDArray[Any]
     ids: Any = None
     layer: str | None = None
-    columns: tuple[str, ...] | None = None
+    columns: Any = None
 
     def __post_init__(self) -> None:
         ids = np.arange(len(self.values)) if self.ids is None else np.asarray(self.ids)
@@ -40,6 +40,14 @@ class Embeddings:
                 "Give as many ids as there are embedding rows."
             )
         object.__setattr__(self, "ids", ids)
+        if self.columns is not None:
+            columns = tuple(str(name) for name in self.columns)
+            if self.values.shape[1:] != (len(columns),):
+                raise InputError(
+                    f"columns must be one name a column of values, whose shape is {self.values.shape}; "
+                    f"got {len(columns)}. Give as many names as there are columns."
+                )
+            object.__setattr__(self, "columns", columns)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
         values = np.asanyarray(self.values) if dtype is None else np.asanyarray(self.values).astype(dtype, copy=False)

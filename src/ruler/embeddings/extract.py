@@ -49,8 +49,9 @@ def embed(
     maps (n, c, h, w) are averaged over all positions.
 
     The model runs in eval mode without gradients, and on a GPU in full precision: torch's default would round the
-    inputs of convolutions to ten bits. Every submodule's own mode, the device, the hooks, torch's settings and
-    the random streams are afterwards as they were, also when an error stops the run.
+    inputs of convolutions to ten bits. A caller's ``torch.autocast`` stays in force. Every submodule's own mode,
+    the device, the hooks, torch's settings and the random streams are afterwards as they were, also when an error
+    stops the run.
 
     Args:
         model: Any ``torch.nn.Module``, Hugging Face models included.

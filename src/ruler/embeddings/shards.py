@@ -48,7 +48,8 @@ def open_shards(folder: Path) -> Embeddings:
     with reading_safely(folder):
         values = StackedRows([one.values for one in opened], [file.name for file in files])
         layer = next((one.layer for one in opened if one.layer is not None), None)
-        columns = next((one.columns for one in opened if one.columns and len(one.columns) == values.shape[1]), None)
+        named = next((one.columns for one in opened if one.columns is not None), ())
+        columns = named if len(named) == values.shape[1] > 1 else None  # lists have one name for all
         return Embeddings(values, _join_ids(opened, files), layer, columns)  # type: ignore[arg-type]
 
 
@@ -90,14 +91,17 @@ def _check_listing(files: list[Path], shards: list[Path]) -> None:
 def _open_all(files: list[Path]) -> list[Opened]:
     """Every shard, compared with those before it at once: to unpack them all first may take long."""
     opened: list[Opened] = []
-    table = source = ("", Opened(None))  # the first shard that names its columns, and the first that names its layer
+    table: tuple[Path, tuple[str, ...]] | None = None
+    source: tuple[Path, str] | None = None
     for file in files:
-        here = file.name, _open_one(file)
-        opened.append(here[1])
-        table, source = table if table[1].columns else here, source if source[1].layer else here
-        with reading_safely(file):
-            check_same_columns(table[1].columns, here[1].columns, (table[0], file.name))
-            check_same_layer(source[1].layer, here[1].layer, (source[0], file.name))
+        one = _open_one(file)
+        opened.append(one)
+        if one.columns is not None:
+            table = table or (file, one.columns)
+            check_same_columns(table[1], one.columns, (str(table[0]), file.name), error=FileFormatError)
+        if one.layer is not None:
+            source = source or (file, one.layer)
+            check_same_layer(source[1], one.layer, (str(source[0]), file.name), error=FileFormatError)
     return opened
 
 

@@ -45,7 +45,7 @@ def optimize(
     On CUDA, mini batches of tensors are trained on without waiting: a step is captured into a graph and replayed
     where that is possible, losses are looked at once an epoch, and the last good state is that of an epoch's start.
     There the objective must depend on nothing but the model and its batches. Convolutions give the same bits every
-    time; other operations do as far as torch's do.
+    time, unless another thread of the process embeds or searches meanwhile; other operations do as far as torch's do.
 
     Args:
         model: Parameters with ``requires_grad`` are trained; train and eval flags are put back afterwards.

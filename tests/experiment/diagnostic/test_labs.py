@@ -1,11 +1,14 @@
 """What a lab of classifiers promises: the same weights every time, and the caller's torch as it was."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
+from ruler.experiment.diagnostic import labs
 from ruler.experiment.diagnostic.labs import ClassifierLab, repeat_exactly
 from ruler.experiment.diagnostic.material import Material
 from ruler.experiment.grid import Cell
@@ -43,7 +46,42 @@ def test_a_gpu_gives_the_same_bits_every_time(architecture: str, precision: str)
         np.testing.assert_array_equal(one, other)
 
 
-def test_torch_is_left_as_it_was() -> None:
+@pytest.mark.parametrize(("architecture", "has_pooling"), [("tabular_mlp", False), ("small_cnn", True)])
+def test_training_and_unlearning_are_made_to_repeat(
+    architecture: str, has_pooling: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    @contextmanager
+    def note(device: str, *, has_pooling: bool) -> Iterator[None]:
+        asked.append((device, has_pooling))
+        yield
+
+    monkeypatch.setattr(labs, "repeat_exactly", note)
+    cell = Cell("any", "higgs", "fine_tuning", 0.05, 0, 1e-3, 256, architecture=architecture, size="smoke")
+    measure(make_lab(architecture, "cpu"), cell)
+    assert asked == [("cpu", has_pooling)] * 2
+
+
+def test_models_are_read_in_full_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)  # its settings are there without it
+    lab, seen = make_lab("small_cnn", "cpu"), []
+    model = lab._build("small_cnn")
+    model.register_forward_pre_hook(
+        lambda *given: seen.append((read_precision_of_convolutions(), torch.backends.cudnn.deterministic))
+    )
+    lab.read(model)
+    assert set(seen) == {("ieee", True)}
+
+
+def read_precision_of_convolutions() -> str:
+    cudnn = torch.backends.cudnn
+    return str(cudnn.conv.fp32_precision) if hasattr(cudnn, "conv") else ("tf32" if cudnn.allow_tf32 else "ieee")
+
+
+def test_torch_is_left_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)  # its settings are there without it
     before = torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark
     with repeat_exactly("cuda"):
         assert torch.are_deterministic_algorithms_enabled()

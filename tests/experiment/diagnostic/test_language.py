@@ -1,5 +1,7 @@
 """The lab of language models, against its definition on a tiny BERT."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,11 +9,12 @@ import numpy as np
 import pytest
 import torch
 
+from ruler.experiment.diagnostic import language
 from ruler.experiment.diagnostic.language import LanguageLab
 from ruler.experiment.diagnostic.material import Language, Material
 from ruler.experiment.diagnostic.vocabulary import Vocabulary
 from ruler.experiment.grid import Cell
-from ruler.training import CheckpointStore
+from ruler.training import CheckpointStore, TrainingSettings
 
 CLS, SEP, PAD, MASK, SIZE = 2, 3, 0, 4, 50
 CELL = Cell("clinical", "mtsamples", "original", 0.05, 0, architecture="bert_mlm", size="smoke", batch_size=4)
@@ -51,6 +54,29 @@ def test_a_reading_is_what_the_plain_model_says(lab: LanguageLab) -> None:
         asked, answers = tokens[i][is_asked[i]], logits[i][is_asked[i]]
         assert reading.losses[i] == pytest.approx(torch.nn.functional.cross_entropy(answers, asked).item(), abs=1e-5)
         assert reading.hits[i] == pytest.approx((answers.argmax(1) == asked).double().mean().item())
+
+
+def test_training_and_unlearning_are_made_to_repeat(lab: LanguageLab, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    @contextmanager
+    def note(device: str) -> Iterator[None]:
+        asked.append(device)
+        yield
+
+    monkeypatch.setattr(language, "repeat_exactly", note)
+    cell = replace(CELL, method="fine_tuning", learning_rate=5e-5)
+    lab.unlearn(cell, lab.train(cell, np.arange(30), seed=0), np.arange(6), np.arange(6, 30))
+    assert asked == ["cpu", "cpu"]
+
+
+def test_a_head_that_was_not_trained_repeatably_is_not_taken(lab: LanguageLab) -> None:
+    model, settings = torch.nn.Linear(2, 2), TrainingSettings()
+    keys = []
+    for device in ("cpu", "cuda"):
+        lab._device = device
+        keys.append(lab._describe_head(model, settings))
+    assert [", repeatably" in recipe.trainer for recipe in keys] == [False, True]
 
 
 def test_a_missing_head_is_trained_in_the_precision_of_the_study(lab: LanguageLab) -> None:

@@ -178,6 +178,7 @@ class LanguageLab:
 
     def _describe_head(self, model: nn.Module, settings: TrainingSettings) -> Recipe:
         tokens = self._language.head_tokens
+        place = self._device if self._device == "cpu" else f"{self._device}, repeatably"
         return describe_training(
             model,
             tokens,
@@ -185,7 +186,7 @@ class LanguageLab:
             partition=None,
             settings=settings,
             seed=HEAD_SEED,
-            trainer=f"masked language modelling of asked tokens on {self._device}, from weights {_hash_weights(model)}",
+            trainer=f"masked language modelling of asked tokens on {place}, from weights {_hash_weights(model)}",
         )
 
 

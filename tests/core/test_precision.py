@@ -32,8 +32,8 @@ def plain_precision() -> Iterator[None]:
 
 @pytest.fixture
 def cuda(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if there were a GPU: its settings can be read and written anywhere."""
-    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    """As if a GPU were in use: its settings can be read and written anywhere."""
+    monkeypatch.setattr("torch.cuda.is_initialized", lambda: True)
 
 
 def list_parts() -> list[Any]:
@@ -150,7 +150,7 @@ def test_a_later_word_for_all_is_followed_by_all() -> None:
     lines = """
 import torch
 from ruler.core.precision import full_precision, tensor_cores
-torch.cuda.is_available = lambda: True
+torch.cuda.is_initialized = lambda: True
 with full_precision(torch), full_precision(torch), tensor_cores(torch):
     pass
 with full_precision(torch), tensor_cores(torch), full_precision(torch):
@@ -174,6 +174,17 @@ def test_another_one_tightens_what_was_loosened_and_leaves_nothing_loose() -> No
     assert torch.get_float32_matmul_precision() == "highest"
 
 
+def test_a_gpu_that_is_first_used_while_others_are_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = fixed_algorithms(torch), fixed_algorithms(torch)
+    first.__enter__()
+    monkeypatch.setattr("torch.cuda.is_initialized", lambda: True)
+    second.__enter__()
+    assert torch.backends.cudnn.deterministic
+    second.__exit__(None, None, None)
+    first.__exit__(None, None, None)
+    assert not torch.backends.cudnn.deterministic
+
+
 @pytest.mark.usefixtures("cuda")
 def test_an_entry_that_fails_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*given: Any, **named: Any) -> None:
@@ -190,13 +201,12 @@ def test_an_entry_that_fails_leaves_nothing_behind(monkeypatch: pytest.MonkeyPat
     assert not torch.backends.cudnn.deterministic
 
 
-def test_without_a_gpu_its_settings_are_not_touched() -> None:
+def test_where_no_gpu_is_used_its_settings_are_not_touched() -> None:
     """A caller may have frozen them."""
     lines = """
 import torch
 from ruler.core.precision import full_precision, repeatable_only
 torch.backends.disable_global_flags()
-torch.cuda.is_available = lambda: False
 with full_precision(torch), repeatable_only(torch):
     pass
 """

@@ -189,7 +189,7 @@ def test_device_is_left_again(model, rows):
 
 
 def test_a_model_runs_in_full_precision_by_fixed_algorithms(model, rows, monkeypatch):
-    monkeypatch.setattr("torch.cuda.is_available", lambda: True)  # its settings are there without it
+    monkeypatch.setattr("torch.cuda.is_initialized", lambda: True)  # its settings are there without it
     torch.set_float32_matmul_precision("high")
     seen = []
     handle = model.register_forward_pre_hook(

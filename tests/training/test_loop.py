@@ -292,7 +292,7 @@ def test_training_on_cuda_stays_there_and_repeats() -> None:
 
 
 def test_algorithms_are_fixed_while_a_model_trains(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("torch.cuda.is_available", lambda: True)  # its settings are there without it
+    monkeypatch.setattr("torch.cuda.is_initialized", lambda: True)  # its settings are there without it
     seen = []
 
     def objective(model: nn.Module, batch: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:

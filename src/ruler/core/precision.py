@@ -21,15 +21,16 @@ class _Switch:
         self._tighten = tighten
         self._lock = threading.Lock()
         self._n_under_way = 0
+        self._is_loose = False
         self._before = ExitStack()
 
     @contextmanager
     def hold(self, torch: Any) -> Iterator[None]:
         with self._lock, ExitStack() as turned:
-            self._tighten(torch, turned)  # also where the one who holds it has loosened it, who will tighten it again
-            settings = turned.pop_all()
-            if self._n_under_way == 0:
-                self._before = settings
+            self._tighten(torch, turned)
+            before = turned.pop_all()
+            if not self._is_loose:  # or that was not the caller's, and whoever loosened it will tighten it again
+                self._before.push(before)
             self._n_under_way += 1
         try:
             yield
@@ -42,15 +43,19 @@ class _Switch:
     @contextmanager
     def loosen(self, torch: Any, loosen: Turn) -> Iterator[None]:
         """Other settings for a while, for the only one who holds the switch."""
-        turned = ExitStack()
-        with self._lock:
-            if self._n_under_way == 1:
-                loosen(torch, turned)
+        turned, is_alone = ExitStack(), False
         try:
+            with self._lock:
+                is_alone = self._n_under_way == 1
+                if is_alone:
+                    self._is_loose = True
+                    loosen(torch, turned)
             yield
         finally:
             with self._lock:
                 turned.close()
+                if is_alone:
+                    self._is_loose = False
 
 
 @contextmanager
@@ -152,7 +157,7 @@ def _list_matmuls(torch: Any) -> list[Any]:
 def _tighten_convolutions(torch: Any, turned: ExitStack) -> None:
     for part in _list_parts(torch.backends.mkldnn, "conv", "rnn"):
         _set_word(part, "ieee", turned)
-    if not torch.cuda.is_available():
+    if not torch.cuda.is_initialized():  # asking for more would start the driver, after which no process can fork
         return
     cudnn = torch.backends.cudnn
     parts = _list_parts(cudnn, "conv", "rnn")
@@ -165,7 +170,7 @@ def _tighten_convolutions(torch: Any, turned: ExitStack) -> None:
 
 
 def _fix_algorithms(torch: Any, turned: ExitStack) -> None:
-    if torch.cuda.is_available():
+    if torch.cuda.is_initialized():
         _set(torch.backends.cudnn, "benchmark", False, turned)
         _set(torch.backends.cudnn, "deterministic", True, turned)
 

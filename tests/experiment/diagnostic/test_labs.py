@@ -64,7 +64,7 @@ def test_training_and_unlearning_are_made_to_repeat(
 
 
 def test_models_are_read_in_full_precision(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("torch.cuda.is_available", lambda: True)  # its settings are there without it
+    monkeypatch.setattr("torch.cuda.is_initialized", lambda: True)  # its settings are there without it
     lab, seen = make_lab("small_cnn", "cpu"), []
     model = lab._build("small_cnn")
     model.register_forward_pre_hook(
@@ -81,7 +81,7 @@ def read_precision_of_convolutions() -> str:
 
 def test_torch_is_left_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    monkeypatch.setattr("torch.cuda.is_available", lambda: True)  # its settings are there without it
+    monkeypatch.setattr("torch.cuda.is_initialized", lambda: True)  # its settings are there without it
     before = torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark
     with repeat_exactly("cuda"):
         assert torch.are_deterministic_algorithms_enabled()

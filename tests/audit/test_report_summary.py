@@ -29,6 +29,15 @@ def test_inconclusive_says_what_was_missed_and_what_it_takes():
     assert "not a sign of erasure" in text
 
 
+def test_erased_does_not_pass_for_usable_where_no_accuracy_was_seen():
+    report = make_report("erased")
+    seen = {"unlearned": {"retain_accuracy": 0.9}}
+    warning = "Nor does it say that the model still works"
+    assert warning in " ".join(str(replace(report, outputs={})).split())
+    assert warning not in " ".join(str(replace(report, outputs=seen)).split())
+    assert warning not in " ".join(str(replace(make_report("residual"), outputs={})).split())
+
+
 def test_reading_of_the_sign_is_called_a_reading():
     assert "paper's reading" in " ".join(str(make_report("residual", has_original=False)).split())
     assert "original model showed the same contrast" in " ".join(str(make_report("residual")).split())

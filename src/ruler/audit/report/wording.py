@@ -32,6 +32,11 @@ _NOT_MEANING = {
     "Mend the evidence as described and audit again.",
 }
 
+_USE_UNKNOWN = (
+    " Nor does it say that the model still works, which this audit could not see: one that no longer tells any records "
+    "apart would pass as well."
+)
+
 CONTROLS: dict[Control, str] = {
     "held-out": "records that no model was trained on",
     "placebo": "sets drawn at random from the forget and retain records together",
@@ -166,7 +171,8 @@ def count_right_guesses(effect: float) -> int:
 
 def explain_limits(report: Report) -> str:
     """What the verdict does not mean."""
-    return _NOT_MEANING[report.verdict]
+    is_use_known = "retain_accuracy" in report.outputs.get("unlearned", {})
+    return _NOT_MEANING[report.verdict] + ("" if report.verdict != "erased" or is_use_known else _USE_UNKNOWN)
 
 
 def _explain_sign(report: Report) -> str:

@@ -10,6 +10,9 @@ from hypothesis import strategies as st
 from sklearn.neighbors import NearestNeighbors
 
 from ruler.core.arithmetic import norm_rows, similarity_of_unit_rows, unit_rows
+from ruler.core.errors import InputError
+from ruler.core.types import Embeddings
+from ruler.metrics import m4
 from ruler.neighbors import choice, find_neighbors, first_pass, recheck
 from ruler.neighbors import search as search_module
 from ruler.neighbors.engines import NumpyEngine, TorchEngine
@@ -221,3 +224,13 @@ def test_small_work_does_not_import_torch(run_python):
         "import sys, numpy as np, ruler; x = np.eye(50); ruler.find_neighbors(x, x, exclude_self=True); "
         "assert 'torch' not in sys.modules"
     )
+
+
+def test_rows_of_another_layer_or_of_other_columns_are_no_neighbours():
+    rows = np.random.default_rng(0).normal(size=(6, 3))
+    here = Embeddings(rows, layer="fc:input", columns=("a", "b", "c"))
+    find_neighbors(here, rows)
+    with pytest.raises(InputError, match="queries and base must be read at the same layer; got 'fc:input' and 'conv'"):
+        find_neighbors(here, Embeddings(rows, layer="conv"))
+    with pytest.raises(InputError, match="forget and retain must have the same columns in the same order; got 'b' and"):
+        m4(here, Embeddings(rows, columns=("a", "c", "b")))

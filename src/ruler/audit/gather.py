@@ -14,8 +14,8 @@ from ruler.audit.settings import AuditSettings
 from ruler.core.checks import (
     as_matrix,
     check_same_columns,
-    check_same_layer,
     check_same_shape,
+    check_same_space,
     check_same_width,
     measure_norms,
 )
@@ -137,19 +137,19 @@ def _check_agreement(embeddings: Mapping[ModelName, Sides], settings: AuditSetti
 
 def _check_spaces(given: Mapping[ModelName, Any]) -> None:
     """What `Embeddings` say of where their numbers come from fits together, side by side and model by model."""
-    known = {
-        name: [
-            (f"{name} {side}", rows) for side, rows in zip(SIDES, value, strict=False) if isinstance(rows, Embeddings)
-        ]
+    labelled = {
+        name: [(f"{name} {side}", rows) for side, rows in zip(SIDES, value, strict=False)]
         for name, value in given.items()
     }
-    for sides in known.values():
+    for sides in labelled.values():
         for (first, one), (second, other) in combinations(sides, 2):
-            check_same_layer(one.layer, other.layer, (first, second))
-            check_same_columns(one.columns, other.columns, (first, second))
-    tables = [next((side for side in sides if side[1].columns), None) for sides in known.values()]
+            check_same_space(one, other, (first, second))
+    tables = [
+        next((side for side in sides if isinstance(side[1], Embeddings) and side[1].columns), None)
+        for sides in labelled.values()
+    ]
     for (first, one), (second, other) in combinations([side for side in tables if side is not None], 2):
-        if set(one.columns or ()) == set(other.columns or ()):  # or two models may well name them differently
+        if set(one.columns) == set(other.columns):  # or two models may well name them differently
             check_same_columns(one.columns, other.columns, (first, second))
 
 

@@ -90,6 +90,17 @@ def check_same_width(a: Shape, b: Shape, names: tuple[str, str]) -> None:
         )
 
 
+def check_same_space(a: Any, b: Any, names: tuple[str, str]) -> None:
+    """Both, as far as `Embeddings` tell, were read at one layer and have the same columns; arrays tell nothing.
+
+    Raises:
+        InputError: They were not, or have others.
+    """
+    if isinstance(a, Embeddings) and isinstance(b, Embeddings):
+        check_same_layer(a.layer, b.layer, names)
+        check_same_columns(a.columns, b.columns, names)
+
+
 def check_same_layer(
     a: str | None, b: str | None, names: tuple[str, str], *, error: type[InputError] = InputError
 ) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from ruler.core.checks import Shape, as_matrix, check_same_width, is_on_cuda, measure_norms
+from ruler.core.checks import Shape, as_matrix, check_same_space, check_same_width, is_on_cuda, measure_norms
 from ruler.core.errors import InputError
 from ruler.core.precision import full_precision
 from ruler.core.progress import show_progress
@@ -58,7 +58,8 @@ def find_neighbors(
         `Neighbors` with ``similarity`` (n, k) descending in [-1, 1] and ``index`` (n, k); ties by smallest index.
 
     Raises:
-        InputError: Not 2-D, empty, NaN or inf, norms out of range, widths that differ, k out of range.
+        InputError: Not 2-D, empty, NaN or inf, norms out of range, widths that differ, k out of range; `Embeddings` of
+            different layers or columns.
 
     Example:
         >>> found = find_neighbors([[1.0, 0.0]], [[0.0, 1.0], [3.0, 4.0], [2.0, 0.0]], k=2)
@@ -78,6 +79,7 @@ def search(
     device: str | None = None,
 ) -> Neighbors:
     """`find_neighbors` whose errors speak of the caller's own arguments."""
+    check_same_space(queries, base, names)
     elsewhere = ELSEWHERE.get()
     if elsewhere is not None and device is None:
         return elsewhere(*as_request(queries, base, k, exclude_self, names), k=k, exclude_self=exclude_self)

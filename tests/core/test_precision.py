@@ -2,6 +2,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -247,3 +248,24 @@ def test_products_on_a_gpu_find_their_workspace_fixed(monkeypatch: pytest.Monkey
     with repeatable_only(torch):
         assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG")
+
+
+def test_a_torch_with_the_older_interface_alone() -> None:
+    """As 2.4 has it, with a GPU in use and TF32 wherever it can be."""
+    word = ["high"]
+    cudnn = SimpleNamespace(allow_tf32=True, benchmark=True, deterministic=False)
+    matmul = SimpleNamespace(allow_bf16_reduced_precision_reduction=True)
+    old = SimpleNamespace(
+        backends=SimpleNamespace(cudnn=cudnn, cuda=SimpleNamespace(matmul=matmul), mkldnn=SimpleNamespace()),
+        cuda=SimpleNamespace(is_initialized=lambda: True),
+        get_float32_matmul_precision=lambda: word[-1],
+        set_float32_matmul_precision=word.append,
+    )
+    with full_precision(old), fixed_algorithms(old):
+        assert (word[-1], cudnn.allow_tf32, cudnn.benchmark, cudnn.deterministic) == ("highest", False, False, True)
+        assert not matmul.allow_bf16_reduced_precision_reduction
+        with tensor_cores(old):
+            assert word[-1] == "high"
+        assert word[-1] == "highest"
+    assert (word[-1], cudnn.allow_tf32, cudnn.benchmark, cudnn.deterministic) == ("high", True, True, False)
+    assert matmul.allow_bf16_reduced_precision_reduction

@@ -13,7 +13,7 @@ from ruler.core.arithmetic import norm_rows, similarity_of_unit_rows, unit_rows
 from ruler.core.errors import InputError
 from ruler.core.types import Embeddings
 from ruler.metrics import m4
-from ruler.neighbors import choice, find_neighbors, first_pass, recheck
+from ruler.neighbors import choice, find_neighbors, first_pass, recheck, searching_on
 from ruler.neighbors import search as search_module
 from ruler.neighbors.engines import NumpyEngine, TorchEngine
 
@@ -234,3 +234,20 @@ def test_rows_of_another_layer_or_of_other_columns_are_no_neighbours():
         find_neighbors(here, Embeddings(rows, layer="conv"))
     with pytest.raises(InputError, match="forget and retain must have the same columns in the same order; got 'b' and"):
         m4(here, Embeddings(rows, columns=("a", "c", "b")))
+
+
+def test_searches_within_are_done_on_the_device_that_is_named(monkeypatch):
+    rows = np.random.default_rng(0).normal(size=(9, 3))
+    asked = []
+
+    def search_there(queries, base, *, names, k, exclude_self, device):
+        asked.append((queries is base, k, exclude_self, device))
+        return find_neighbors(queries, base, k=k, exclude_self=exclude_self, device="cpu")
+
+    monkeypatch.setattr("ruler.neighbors.cuda.accelerator.search_on_accelerator", search_there)
+    with searching_on("cuda:1"):
+        found = find_neighbors(rows, rows, k=2, exclude_self=True)
+        find_neighbors(rows, rows[:4], device="cpu")
+    find_neighbors(rows, rows)
+    assert asked == [(True, 2, True, "cuda:1")]
+    np.testing.assert_array_equal(found.index, find_neighbors(rows, rows, k=2, exclude_self=True).index)

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy.typing as npt
@@ -26,7 +27,7 @@ from ruler.neighbors.twins import Collapsed, collapse, expand
 _MOST_THREADS = 16
 
 ELSEWHERE: ContextVar[Callable[..., Neighbors] | None] = ContextVar("ELSEWHERE", default=None)
-"""Who searches instead of this process; see `ruler.neighbors.sharded.searching_by_blocks`."""
+"""Who searches instead of this process; see `searching_on` and `ruler.neighbors.sharded.searching_by_blocks`."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,22 @@ def find_neighbors(
         ([[2, 1]], [[1.0, 0.6]])
     """
     return search(queries, base, names=("queries", "base"), k=k, exclude_self=exclude_self, device=device)
+
+
+@contextmanager
+def searching_on(device: str) -> Iterator[None]:
+    """Searches within it that name no device are done on this one, wherever their rows lie; the answers are the same.
+
+    Example:
+        >>> with searching_on("cpu"):
+        ...     find_neighbors([[1.0, 0.0]], [[0.0, 1.0], [2.0, 0.0]]).index.tolist()
+        [[1]]
+    """
+    token = ELSEWHERE.set(partial(find_neighbors, device=device))
+    try:
+        yield
+    finally:
+        ELSEWHERE.reset(token)
 
 
 def search(

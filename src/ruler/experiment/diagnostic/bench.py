@@ -20,7 +20,7 @@ from ruler.experiment.records import BASELINE_ROWS, BASELINE_SEED, GALLERY_ROWS
 from ruler.experiment.scores import Answers, Scores, divide_by_norms
 from ruler.metrics.outputs import balance_membership
 from ruler.metrics.percentile_rank import rank_within
-from ruler.neighbors import find_neighbors
+from ruler.neighbors import find_neighbors, searching_on
 from ruler.training import CheckpointStore
 
 JUDGED_ROWS = 5000
@@ -86,7 +86,8 @@ class DiagnosticBench:
             return {}
         assert isinstance(model, DiagnosticAnswers)
         assert oracle is None or isinstance(oracle, DiagnosticAnswers)
-        return self._judge(model.sides, None if oracle is None else oracle.sides, model.groups or None)
+        with searching_on(self._device):
+            return self._judge(model.sides, None if oracle is None else oracle.sides, model.groups or None)
 
     def _train_original(self, cell: Cell) -> nn.Module:
         return self._lab.train(cell, np.arange(self._material.n_train), cell.seed)

@@ -21,7 +21,7 @@ _WITHIN_MARGIN = "What is left of the forgotten records lies within the agreed m
 
 _NOT_MEANING = {
     "erased": "It says nothing about other layers, the model\u2019s outputs, other copies of the model, logs or "
-    "backups, and a single record can differ from the rest. It is a measurement, not a legal finding.",
+    "backups, and a single record can differ from the rest.{use} It is a measurement, not a legal finding.",
     "residual": "It does not mean that the records can be read out of the model or that its outputs reveal them. "
     "It means that the model does not treat them like records it never learned from.",
     "displaced": "It does not mean that the old traces are still there, nor that they are gone. "
@@ -172,7 +172,7 @@ def count_right_guesses(effect: float) -> int:
 def explain_limits(report: Report) -> str:
     """What the verdict does not mean."""
     is_use_known = "retain_accuracy" in report.outputs.get("unlearned", {})
-    return _NOT_MEANING[report.verdict] + ("" if report.verdict != "erased" or is_use_known else _USE_UNKNOWN)
+    return _NOT_MEANING[report.verdict].format(use="" if is_use_known else _USE_UNKNOWN)
 
 
 def _explain_sign(report: Report) -> str:

@@ -3,6 +3,7 @@
 import math
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -145,6 +146,31 @@ def test_rows_of_an_older_pipeline_are_left_out(path: Path) -> None:
         rest = ", ".join(f'"{name}"' for name in names[2:])
         store._connection.execute(f"INSERT INTO results SELECT 'older', version - 1, {rest} FROM results")
     assert len(load_results(path)) == 1
+
+
+def test_an_engine_of_a_newer_version_hides_no_rows_of_another(path: Path) -> None:
+    images = Cell("images", "svhn", "scrub", 0.05, 0, 5e-4, 128, engine="diagnostic", precision="float32")
+    assert images.version > CELL.version
+    with ResultStore(path) as store:
+        add(store, CELL)
+        add(store, images)
+        store.check_variant([replace(images, precision="float32")])
+    assert sorted(load_results(path)["engine"]) == ["diagnostic", CELL.engine]
+
+
+def test_rows_of_an_older_version_do_not_decide_the_variant(path: Path) -> None:
+    images = Cell("images", "svhn", "scrub", 0.05, 0, 5e-4, 128, engine="diagnostic", precision="float32")
+    with ResultStore(path) as store:
+        add(store, images)
+        with pytest.raises(InputError, match="study images in one variant"):
+            store.check_variant([replace(images, precision="bfloat16")])
+        names = [row[1] for row in store._connection.execute("PRAGMA table_info(results)")]
+    older = path.with_name("older.sqlite")
+    with ResultStore(older) as store:
+        rest = ", ".join(f'"{name}"' for name in names[2:])
+        store._connection.execute("ATTACH ? AS newer", (str(path),))
+        store._connection.execute(f"INSERT INTO results SELECT 'older', version - 1, {rest} FROM newer.results")
+        store.check_variant([replace(images, precision="bfloat16")])
 
 
 def test_a_file_of_another_kind_is_refused_and_left_alone(path: Path) -> None:

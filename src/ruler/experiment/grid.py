@@ -11,8 +11,8 @@ from ruler.data import TABULAR_SETS
 from ruler.experiment.domains import DOMAINS
 from ruler.experiment.settings import StudySettings
 
-CELL_VERSION = 1
-"""Raised with every change that can move a number in a row; part of each cell's key."""
+CELL_VERSIONS = {"protocol": 1, "ensemble": 1, "diagnostic": 2}
+"""By engine, raised with every change that can move a number in its rows; part of each cell's key."""
 
 _LATER_FIELDS = ("architecture", "forget_choice", "precision", "size")
 """Absent from the key at their defaults, so that rows from before they came stay finished."""
@@ -61,14 +61,19 @@ class Cell:
     precision: str | None = None
     size: str = "full"
 
+    @property
+    def version(self) -> int:
+        """Of the engine that measures it."""
+        return CELL_VERSIONS.get(self.engine, 1)
+
     @cached_property
     def key(self) -> str:
-        """SHA-256 of all fields and the version of the pipeline: the row's primary key."""
+        """SHA-256 of all fields and the version of the engine: the row's primary key."""
         values = asdict(self)
         for field in fields(self):
             if field.name in _LATER_FIELDS and values[field.name] == field.default:
                 del values[field.name]
-        content = json.dumps({"version": CELL_VERSION, **values}, sort_keys=True)
+        content = json.dumps({"version": self.version, **values}, sort_keys=True)
         return hashlib.sha256(content.encode()).hexdigest()
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ruler.core.errors import FileFormatError, InputError
 from ruler.core.optional import load_optional
 from ruler.experiment.cell import Outcome
-from ruler.experiment.grid import CELL_VERSION, Cell
+from ruler.experiment.grid import CELL_VERSIONS, Cell
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -174,7 +174,7 @@ class ResultStore:
             return
         values: dict[str, Any] = asdict(outcome.cell) | outcome.scores | asdict(provenance)
         values |= {"elapsed_s": outcome.elapsed_s, "finished_at": finished_at}
-        row = [outcome.cell.key, CELL_VERSION, *(values.get(name) for name in _COLUMNS)]
+        row = [outcome.cell.key, outcome.cell.version, *(values.get(name) for name in _COLUMNS)]
         marks = ", ".join("?" * len(row))
         self._connection.execute(f"INSERT OR IGNORE INTO results VALUES ({marks})", row)
 
@@ -192,10 +192,11 @@ class ResultStore:
         return dict(self._connection.execute(query))
 
     def list_rows(self) -> list[tuple[Any, ...]]:
-        """All rows of the newest pipeline in the file; older ones stay there, but no table may mix them."""
+        """All rows of each engine's newest version in the file; older ones stay there, but no table may mix them."""
         query = f"""
-            SELECT {_quote(tuple(_COLUMNS))} FROM results WHERE version = (SELECT max(version) FROM results)
-            ORDER BY {_quote(_ORDER)}
+            SELECT {_quote(tuple(_COLUMNS))} FROM results
+            JOIN (SELECT engine AS by, max(version) AS newest FROM results GROUP BY engine) ON engine IS by
+            WHERE version = newest ORDER BY {_quote(_ORDER)}
         """
         return self._connection.execute(query).fetchall()
 
@@ -207,10 +208,11 @@ class ResultStore:
                 or size.
         """
         wanted = {cell.study: tuple(map(str, _variant_of(cell))) for cell in cells}
-        query = "SELECT DISTINCT study, engine, models, precision, size FROM results WHERE version = ?"
-        for study, *found in self._connection.execute(query, (CELL_VERSION,)):
+        query = "SELECT DISTINCT version, study, engine, models, precision, size FROM results"
+        for version, study, *found in self._connection.execute(query):
             variant = tuple(map(str, found))
-            if wanted.get(study, variant) != variant:
+            is_of_now = version == CELL_VERSIONS.get(variant[0], 1)
+            if is_of_now and wanted.get(study, variant) != variant:
                 raise InputError(
                     f"{self.path} must hold the study {study} in one variant; got rows of {_name(variant)} models "
                     f"and a run of {_name(wanted[study])} models. Name another folder with --out."

@@ -146,11 +146,11 @@ def test_every_word_of_the_caller_is_put_back_and_followed_where_it_was(place: i
 
 
 @NEEDS_NEW
-def test_a_later_word_for_all_is_followed_by_all() -> None:
+def test_a_later_word_for_all_is_followed_by_all_and_frozen_settings_are_left() -> None:
     """In a process of its own: torch's first settings are gone once a test has changed them."""
     lines = """
 import torch
-from ruler.core.precision import full_precision, tensor_cores
+from ruler.core.precision import full_precision, repeatable_only, tensor_cores
 torch.cuda.is_initialized = lambda: True
 with full_precision(torch), full_precision(torch), tensor_cores(torch):
     pass
@@ -161,6 +161,13 @@ parts = [backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn, backends
 for word in ("ieee", "tf32", "ieee"):
     backends.fp32_precision = word
     assert {part.fp32_precision for part in parts} == {word}, [part.fp32_precision for part in parts]
+
+# Where no GPU is in use its settings are not touched: a caller may have frozen them.
+torch.cuda.is_initialized = lambda: False
+backends.fp32_precision = "none"
+backends.disable_global_flags()
+with full_precision(torch), repeatable_only(torch):
+    pass
 """
     subprocess.run([sys.executable, "-c", lines], check=True)
 
@@ -200,18 +207,6 @@ def test_an_entry_that_fails_leaves_nothing_behind(monkeypatch: pytest.MonkeyPat
         assert torch.are_deterministic_algorithms_enabled()
     assert not torch.are_deterministic_algorithms_enabled()
     assert not torch.backends.cudnn.deterministic
-
-
-def test_where_no_gpu_is_used_its_settings_are_not_touched() -> None:
-    """A caller may have frozen them."""
-    lines = """
-import torch
-from ruler.core.precision import full_precision, repeatable_only
-torch.backends.disable_global_flags()
-with full_precision(torch), repeatable_only(torch):
-    pass
-"""
-    subprocess.run([sys.executable, "-c", lines], check=True)
 
 
 @pytest.mark.usefixtures("cuda")

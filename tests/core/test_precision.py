@@ -148,7 +148,6 @@ def test_every_word_of_the_caller_is_put_back_and_followed_where_it_was(place: i
 @NEEDS_NEW
 def test_later_words_of_the_caller_are_followed_as_if_nothing_had_been_held() -> None:
     """In processes of their own: torch's first settings are gone once a test has changed them."""
-    start = "import torch\nfrom ruler.core.precision import full_precision, tensor_cores\n"
     held = """
 torch.cuda.is_initialized = lambda: True
 with full_precision(torch), full_precision(torch), tensor_cores(torch):
@@ -164,25 +163,23 @@ for word in ("ieee", "tf32", "ieee"):
     torch.backends.fp32_precision = word
     print(word, *(part.fp32_precision for part in parts))
 """
-    untouched, found = (
-        subprocess.run([sys.executable, "-c", lines], check=True, capture_output=True, text=True).stdout
-        for lines in (start + later, start + held + later)
-    )
-    assert found == untouched
-    assert "tf32 tf32 tf32 tf32" in found
-
-
-@NEEDS_NEW
-def test_settings_that_the_caller_has_frozen_are_left_where_no_gpu_is_in_use() -> None:
-    lines = """
-import torch
-from ruler.core.precision import full_precision, repeatable_only
+    frozen = """
+# Where no GPU is in use its settings are not touched: a caller may have frozen them.
 torch.cuda.is_initialized = lambda: False
+torch.backends.fp32_precision = "none"
 torch.backends.disable_global_flags()
 with full_precision(torch), repeatable_only(torch):
     pass
 """
-    subprocess.run([sys.executable, "-c", lines], check=True)
+    untouched, found = (say_in_a_new_process(lines) for lines in (later, held + later + frozen))
+    assert found == untouched
+    assert "tf32 tf32 tf32 tf32" in found
+
+
+def say_in_a_new_process(lines: str) -> str:
+    start = "import torch\nfrom ruler.core.precision import full_precision, repeatable_only, tensor_cores\n"
+    done = subprocess.run([sys.executable, "-c", start + lines], check=True, stdout=subprocess.PIPE, text=True)
+    return done.stdout
 
 
 def test_another_one_tightens_what_was_loosened_and_leaves_nothing_loose() -> None:

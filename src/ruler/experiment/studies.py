@@ -15,7 +15,7 @@ from ruler.experiment.settings import ALL_METHODS, APPROXIMATE_METHODS, METHOD_N
 def _diagnose(name: str, *datasets: str, precision: Any = "bfloat16", **settings: Any) -> StudySettings:
     """A diagnostic study of section 5.5: five seeds, all methods, original and oracle beside them.
 
-    Tables and texts are trained in float32 (`ruler.bench.precision`). Of the time of tables bfloat16 saves no more than a
+    Tables and texts are trained in float32 (`ruler.bench.precision`). Of the time of tables bfloat16 saves at most a
     sixth, and it lowers M4 of the FT-Transformer after NegGrad+ by 0.02, which a finding turns on. Of the time of texts
     it saves none, and it moves their M4 by more than seeds do.
     """

@@ -205,7 +205,7 @@ def test_a_mean_of_five_agrees_within_the_standard_error_of_both(diagnostics):
         assert row["tolerance"] == f"{limit:.3g}: 2.31 standard errors"
 
 
-def test_where_the_paper_has_no_sd_ours_is_pooled_over_the_methods_conditions(diagnostics):
+def test_where_the_paper_has_no_sd_ours_is_pooled_over_the_methods_conditions_at_that_fraction(diagnostics):
     is_scrub = (diagnostics.study == "large-tabular") & (diagnostics.method == "scrub")
     is_one = is_scrub & (diagnostics.dataset == "higgs") & (diagnostics.architecture == "tabular_mlp")
     diagnostics.loc[is_one, "m4"] = 0.502  # five equal runs: their own spread would allow nothing
@@ -213,6 +213,21 @@ def test_where_the_paper_has_no_sd_ours_is_pooled_over_the_methods_conditions(di
     [tolerance] = compared[compared.row.eq("higgs, tabular_mlp, scrub, 5%")].tolerance
     pooled = 0.01 * math.sqrt(5 / 6)
     assert tolerance.startswith(f"{2.31 * pooled * math.sqrt(2 / 5) + 0.0005:.3g}:")
+
+
+def test_a_wide_spread_at_one_forget_fraction_gives_no_room_at_another(diagnostics):
+    def find_tolerance():
+        compared = compare_diagnostics(diagnostics, "text")
+        is_asked = compared.row.str.contains("mtsamples, bert_mlm, neggrad_plus, 5%") & compared.column.eq("m2_mean")
+        [tolerance] = compared[is_asked].tolerance
+        return tolerance
+
+    before = find_tolerance()
+    is_other = (diagnostics.study == "clinical") & (diagnostics.method == "neggrad_plus")
+    diagnostics.loc[is_other & (diagnostics.forget_fraction == 0.01), "m2"] *= 100
+    assert find_tolerance() == before
+    diagnostics.loc[is_other & (diagnostics.forget_fraction == 0.05), "m2"] *= 100
+    assert find_tolerance() != before
 
 
 @pytest.mark.parametrize(("factor", "agrees"), [(3.0, True), (1 / 3.0, True), (3.3, False), (1 / 3.3, False)])

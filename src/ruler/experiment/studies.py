@@ -17,7 +17,7 @@ def _diagnose(name: str, *datasets: str, precision: Any = "bfloat16", **settings
 
     Tables and texts are trained in float32 (`ruler.bench.precision`). Of the time of tables bfloat16 saves at most a
     sixth, and it lowers M4 of the FT-Transformer after NegGrad+ by 0.02, which a finding turns on. Of the time of texts
-    it saves none, and it moves their M4 by more than seeds do.
+    it saves none, and that it leaves their conclusions as they are is not shown.
     """
     architectures = dict.fromkeys(model for key in datasets for model in DOMAINS[key].architectures)
     return StudySettings(

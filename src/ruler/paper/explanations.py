@@ -181,7 +181,7 @@ EXPLANATIONS = (
     ),
     Explanation(
         "The language model is not Bio_ClinicalBERT but the one named with the study; its masked-word head began "
-        "untrained and was first trained on text that is in neither the forget nor the retain set.",
+        "untrained, so the whole model was first trained on text that is in neither the forget nor the retain set.",
         columns=("*",),
         studies=("clinical",),
         trait=OTHER_ENCODER,

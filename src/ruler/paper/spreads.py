@@ -13,8 +13,9 @@ Record = Mapping[Any, Any]
 def find_standard_errors(published: Iterable[Record], ours: Iterable[Record]) -> dict[tuple[Any, ...], float]:
     """Standard error of ours minus the paper's, for each published number whose spread we measured.
 
-    Where the paper prints no standard deviation, ours stands for both, pooled over all conditions of the method in
-    the same table and study: five runs alone say little about their own spread.
+    Where the paper prints no standard deviation, ours stands for both, pooled over the conditions of the method and
+    forget fraction in the same table and study: five runs alone say little about their own spread, and a metric of few
+    forget records spreads more than one of many.
 
     Args:
         published: Published numbers.
@@ -47,7 +48,8 @@ def _name_spread(column: str) -> str:
 
 
 def _gather_by(record: Record) -> tuple[Any, ...]:
-    return tuple(record[key] for key in ("table", "column", "study", "method"))
+    values = (record[key] for key in ("table", "column", "study", "method", "forget_fraction"))
+    return tuple(None if value != value else value for value in values)  # NaN would equal no other NaN
 
 
 def _pool(records: Iterable[Record]) -> dict[tuple[Any, ...], float]:

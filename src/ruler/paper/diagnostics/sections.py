@@ -34,8 +34,8 @@ _HOW_TO_READ = (
     "M4 and M2: mean ± SD over seeds, nulls 0.50 and 0. Held-out: M4 of records that no model was trained on, in the "
     "same model: the null to read M4 against here. The audit's verdict is its own, against that control, "
     "counted over seeds; its effects are areas under the curve, 0.50 for none, p over seeds as median (least to most). "
-    "Broken: the mean retain accuracy is less than half of the original's. Such a model treats forgotten records like "
-    "held-out ones because it treats all records alike, and whatever the verdict, nobody would use it."
+    "Broken: the mean retain accuracy is less than half of the original's. Such a model may treat forgotten records "
+    "like held-out ones because it tells few records apart, and whatever the verdict, nobody would use it."
 )
 
 

@@ -73,8 +73,8 @@ FACE_CONTROLS = Layout(
     "trained on, of about as many images, in the forget role; for one alone, every identity alone. 95%: the range of "
     "so many of these sets, and whether it holds the paper's M4. p: permutation test of the forgotten identities among "
     "them, over seeds; combined by Rueger's rule, which holds whatever the dependence of seeds. Most frequent: no "
-    "other identity has as many images, so its placebos hold several identities, in the original at times itself "
-    "among them, and its p is not a test among single identities of that size.",
+    "other identity has as many images, so nearly all of its placebos hold several identities, in the original "
+    "at times itself among them, and its p is not a test among single identities of that size.",
     rows=("dataset", "architecture", "forget_choice", "forget_fraction"),
     columns=(
         Column("People", "n_groups_mean", print_count),

@@ -98,7 +98,7 @@ def only_part(parts: dict[str, T], folder: Path) -> tuple[str, T]:
     """
     first = next(iter(parts))
     if len(parts) > 1:
-        is_apart = (folder / first / "state.json").is_file()
+        is_apart = (folder / first).is_dir()
         advice = (
             f"Name the folder of one, such as {folder / first}." if is_apart else "Put each in a folder of its own."
         )

@@ -45,6 +45,20 @@ def test_own_folder_predicts_the_person_unless_labels_say_else(people, tmp_path)
     assert faces.images.shape == (6, 2, 2, 3)
 
 
+def test_parts_are_not_taken_for_people(people):
+    for part in ("test", "Train"):
+        (people.parent / "parts" / part).mkdir(parents=True)
+        for person in people.iterdir():
+            (people.parent / "parts" / part / person.name).symlink_to(person)
+    with pytest.raises(
+        InputError,
+        match=r"must hold one part of a dataset; got Train, test\. Name the folder of one, such as .*parts/Train\.",
+    ):
+        load_faces(people.parent / "parts")
+    (people.parent / "parts" / "test").rename(people.parent / "elsewhere")
+    assert set(load_faces(people.parent / "parts").groups) == {"ann", "bob", "cy"}
+
+
 def test_own_dataset_is_labelled_by_person(tmp_path, image_bytes):
     pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     features = {"person": {"_type": "ClassLabel", "names": ["cy", "ann", "nobody"]}}

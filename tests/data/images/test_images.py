@@ -82,6 +82,49 @@ def test_parts_named_train_and_test_are_kept(tmp_path, folder):
     assert len(parts.train) == len(parts.test) == 9
 
 
+@pytest.mark.parametrize("names", [("Train", "TEST"), ("training", "testing")])
+def test_parts_may_be_spelt_in_other_ways(tmp_path, folder, names):
+    (tmp_path / "both").mkdir()
+    for name in names:
+        (tmp_path / "both" / name).symlink_to(folder)
+    parts = load_images(tmp_path / "both")
+    assert (len(parts.train), len(parts.test), parts.train.classes) == (10, 10, ("cat", "dog"))
+    assert (parts.train.name, parts.test.name) == names
+
+
+def test_one_part_alone_is_split(tmp_path, folder):
+    (tmp_path / "whole").mkdir()
+    (tmp_path / "whole" / "train").symlink_to(folder)
+    assert load_images(tmp_path / "whole").content_hash == load_images(folder).content_hash
+
+
+@pytest.mark.parametrize(
+    "names",
+    [("train", "val"), ("test", "train", "val"), ("train", "training"), ("dev", "valid"), ("bus", "test", "train")],
+)
+def test_no_part_is_taken_for_a_class_or_dropped(tmp_path, folder, names):
+    (tmp_path / "parts").mkdir()
+    for name in names:
+        (tmp_path / "parts" / name).symlink_to(folder)
+    with pytest.raises(
+        InputError, match=f"must be train and test, or one alone; got {', '.join(names)}. Rename, merge or remove"
+    ):
+        load_images(tmp_path / "parts")
+
+
+def test_a_part_without_classes_is_told(tmp_path, folder):
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts" / "test").symlink_to(folder)
+    (tmp_path / "parts" / "train").symlink_to(folder / "cat")
+    with pytest.raises(InputError, match="train must have at least two subfolders, one a class; got 0"):
+        load_images(tmp_path / "parts")
+
+
+def test_a_class_may_be_named_as_a_part(folder):
+    (folder / "dog").rename(folder / "train")
+    assert load_images(folder, test_fraction=0.5).train.classes == ("cat", "train")
+
+
 def test_parts_with_other_classes_are_refused(tmp_path, folder, image_bytes):
     both = tmp_path / "both"
     (both / "train").mkdir(parents=True)
@@ -106,8 +149,8 @@ def test_dataset_with_unknown_parts(tmp_path, image_bytes):
     import pyarrow as pa
     import pyarrow.parquet
 
-    def save(content):
-        for part in ("validation", "extra"):
+    def save(content, parts=("validation", "extra")):
+        for part in parts:
             table = pa.table({"image": [content, content], "label": [0, 1]})
             pyarrow.parquet.write_table(table, tmp_path / f"{part}-0.parquet")
 
@@ -116,4 +159,9 @@ def test_dataset_with_unknown_parts(tmp_path, image_bytes):
         load_images(tmp_path)
     save(image_bytes())
     with pytest.raises(InputError, match="parts must be train and test, or one alone; got extra, validation"):
+        load_images(tmp_path)
+    for path in tmp_path.iterdir():
+        path.unlink()
+    save(image_bytes(), ("train", "test", "validation"))
+    with pytest.raises(InputError, match=r"one alone; got test, train, validation\. Rename, merge or remove parts"):
         load_images(tmp_path)

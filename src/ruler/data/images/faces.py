@@ -15,7 +15,7 @@ from ruler.data.homes.lfw import download_lfw
 from ruler.data.huggingface import is_dataset_folder, only_part, read_image_dataset
 from ruler.data.images.data import ImageData
 from ruler.data.images.files import write_arrays
-from ruler.data.images.folder import read_image_folder
+from ruler.data.images.folder import find_parts, read_image_folder
 from ruler.data.images.sets import FACE_SETS, FaceSet
 from ruler.data.sources import cached_file, check_exists, find_set, is_path, locate, read_arrays, read_table
 from ruler.data.tables.encoding import encode_classes
@@ -36,8 +36,8 @@ def load_faces(
 
     ``groups`` are the people. ``target`` is what models are trained on: for LFW the gender (0 female, 1 male). The
     download of LFW brings no gender, and it is not guessed from names: give ``labels``. For a folder of your own,
-    one subfolder a person, or a Hugging Face dataset saved on disk, in one part and labelled by person, ``target`` is
-    the person unless ``labels`` say something else.
+    one subfolder a person, or a Hugging Face dataset saved on disk and labelled by person, each in one part, ``target``
+    is the person unless ``labels`` say something else.
 
     Args:
         name_or_path: ``"lfw"``, or a path to a folder or dataset, or to an ``.npz`` with the arrays images, identity,
@@ -52,7 +52,8 @@ def load_faces(
 
     Raises:
         UnknownNameError: No such set; says the nearest.
-        InputError: A path that is absent, images of several sizes, people without a label, or no labels at all.
+        InputError: A path that is absent, images of several sizes, several parts, people without a label, or no
+            labels at all.
         FileFormatError: A file that cannot be read safely.
         DataMismatchError: A published set in another version.
         DownloadError: The set is not on this machine and cannot be fetched.
@@ -116,7 +117,9 @@ def _load_own(
     if is_dataset_folder(path):
         _, found = only_part(read_image_dataset(path, image_size, progress=progress), path)
     else:
-        found = read_image_folder(path, image_size, progress=progress)
+        parts = find_parts(path)
+        part = only_part(parts, path)[0] if parts else ""
+        found = read_image_folder(path / part, image_size, progress=progress)
     groups = np.array(found.classes)[found.target]
     people, identity = np.unique(groups, return_inverse=True)  # a dataset may name people of whom it has no image
     target, classes = (found.target, found.classes) if labels is None else _label_people(people, identity, labels)

@@ -17,6 +17,11 @@ from ruler.data.images.data import ImageData, PixelArray
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg")
 _MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "YCbCr")
+_PARTS = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("val", "valid", "validation", "dev"), "validation"),
+    **dict.fromkeys(("test", "testing"), "test"),
+}
 _MAX_PIXELS = 50_000_000  # a small file can claim to be an image that fills the memory
 
 
@@ -37,7 +42,7 @@ def read_image_folder(folder: Path, image_size: tuple[int, int] | None = None, *
     """
     if not folder.is_dir():
         raise InputError(f"path must be an existing folder; got {str(folder)!r}. Check the spelling.")
-    classes = sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+    classes = _list_subfolders(folder)
     if len(classes) < 2:
         raise InputError(
             f"{folder} must have at least two subfolders, one a class; got {len(classes)}. Sort the images into them."
@@ -49,6 +54,23 @@ def read_image_folder(folder: Path, image_size: tuple[int, int] | None = None, *
     images = stack_images([decode_image(path.read_bytes(), str(path), image_size) for path in reading], ids)
     target = np.repeat(np.arange(len(classes)), [len(found) for found in files])
     return ImageData(name=folder.name, images=images, target=target, classes=tuple(classes), ids=np.array(ids))
+
+
+def find_parts(folder: Path) -> dict[str, str]:
+    """The parts of a dataset, such as train and test, that a folder's subfolders are; none where these are classes.
+
+    They are parts where all are named like parts, in any case, or where two of them are named train and test.
+
+    Returns:
+        By subfolder the part that it is: ``"train"``, ``"validation"``, ``"test"``, or else its own name.
+    """
+    names = _list_subfolders(folder)
+    are_parts = all(name.lower() in _PARTS for name in names) or {"train", "test"} <= set(names)
+    return {name: _PARTS.get(name.lower(), name) for name in names} if are_parts else {}
+
+
+def _list_subfolders(folder: Path) -> list[str]:
+    return sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith("."))
 
 
 def list_images(folder: Path) -> list[Path]:

@@ -13,7 +13,7 @@ from ruler.data.homes.svhn import download_svhn
 from ruler.data.huggingface import is_dataset_folder, read_image_dataset
 from ruler.data.images.data import ImageData, ImageSplit
 from ruler.data.images.files import make_split, read_image_file, write_arrays
-from ruler.data.images.folder import read_image_folder
+from ruler.data.images.folder import find_parts, read_image_folder
 from ruler.data.images.sets import IMAGE_SETS
 from ruler.data.sources import cached_file, check_exists, find_set, is_path, locate
 from ruler.data.tables.split import draw_split
@@ -35,8 +35,9 @@ def load_images(
 
     A published set is looked for in the data folder, then in the cache, then downloaded into the cache; ``note``
     says which images of it these are. Images of your own come as a folder with one subfolder a class (PNG or
-    JPEG), as a Hugging Face dataset saved on disk, or as an ``.npz`` file; parts named train and test are kept, and
-    without them a stratified test part is drawn.
+    JPEG), as a Hugging Face dataset saved on disk, or as an ``.npz`` file. Parts named train and test are kept; of one
+    part alone a stratified test part is drawn. Subfolders are parts, and theirs the classes, where all are named like
+    parts (train, val, test, ...).
 
     Args:
         name_or_path: Key of a published set (``"cifar10"``, ``"cifar100"``, ``"svhn"``), or a path.
@@ -51,7 +52,8 @@ def load_images(
 
     Raises:
         UnknownNameError: No such set; says the nearest.
-        InputError: A path that is absent, images of several sizes, classes without images.
+        InputError: A path that is absent, images of several sizes, classes without images, parts other than train and
+            test.
         FileFormatError: A file that is no image or cannot be read safely.
         DataMismatchError: A published set in another version.
         DownloadError: The set is not on this machine and cannot be fetched.
@@ -113,14 +115,16 @@ def _read_own(path: Path, image_size: tuple[int, int] | None, *, progress: bool)
         return {"train": found.train, "test": found.test}
     if is_dataset_folder(path):
         return read_image_dataset(path, image_size, progress=progress)
-    parts = [part for part in ("train", "test") if (path / part).is_dir()]
-    if len(parts) < 2:
+    parts = find_parts(path)
+    if not parts:
         return {"all": read_image_folder(path, image_size, progress=progress)}
-    return {part: read_image_folder(path / part, image_size, progress=progress) for part in parts}
+    _check_parts(list(parts.values()), list(parts))
+    return {part: read_image_folder(path / name, image_size, progress=progress) for name, part in parts.items()}
 
 
 def _as_split(parts: dict[str, ImageData], test_fraction: float, seed: int) -> ImageSplit:
-    if {"train", "test"} <= set(parts):
+    _check_parts(list(parts), list(parts))
+    if len(parts) > 1:
         train, test = parts["train"], parts["test"]
         shapes = train.images.shape[1:], test.images.shape[1:]
         if train.classes != test.classes or shapes[0] != shapes[1]:
@@ -130,11 +134,18 @@ def _as_split(parts: dict[str, ImageData], test_fraction: float, seed: int) -> I
                 "Give image_size, and the same subfolders in both."
             )
         return ImageSplit(train=train, test=test)
-    if len(parts) != 1:
-        raise InputError(f"parts must be train and test, or one alone; got {', '.join(parts)}. Rename or merge them.")
     (whole,) = parts.values()
     train_rows, test_rows = draw_split(whole.target, whole.classes, test_fraction=test_fraction, seed=seed)
     return ImageSplit(train=_take(whole, train_rows), test=_take(whole, test_rows))
+
+
+def _check_parts(parts: list[str], names: list[str]) -> None:
+    """No part is left out unsaid."""
+    if len(parts) > 1 and sorted(parts) != ["test", "train"]:
+        raise InputError(
+            f"parts must be train and test, or one alone; got {', '.join(names)}. Rename, merge or remove parts until "
+            "they are."
+        )
 
 
 def _take(data: ImageData, rows: npt.NDArray[np.int64]) -> ImageData:

@@ -137,6 +137,20 @@ def test_texts_longer_than_the_model_reads_are_cut(text_folder):
     assert "id" not in record
 
 
+def test_a_model_without_a_limit_of_its_own_reads_what_its_tokenizer_says(tmp_path):
+    config = transformers.XLNetConfig(vocab_size=len(VOCABULARY), d_model=16, n_layer=1, n_head=2, d_inner=24)
+    assert config.max_position_embeddings == -1
+    with quiet_transformers():
+        transformers.XLNetForSequenceClassification(config).save_pretrained(tmp_path / "xlnet")
+    (tmp_path / "xlnet" / "vocab.txt").write_text("\n".join(VOCABULARY))
+    path = write_csv(tmp_path / "a.csv", "text\n" + "pain " * 40)
+    for limit, n_tokens in ({}, 42), ({"model_max_length": 8}, 8):
+        settings = json.dumps({"tokenizer_class": "BertTokenizer", **limit})
+        (tmp_path / "xlnet" / "tokenizer_config.json").write_text(settings)
+        (record,) = records_of(tmp_path / "xlnet").load(path)
+        assert len(record["input_ids"]) == n_tokens
+
+
 def test_positions_that_start_after_the_padding_are_not_read_beyond(tmp_path):
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 24}
     config = transformers.RobertaConfig(vocab_size=10, max_position_embeddings=12, pad_token_id=1, **sizes)

@@ -133,7 +133,9 @@ class FolderRecords:
 
     def _count_positions(self) -> int:
         """Tokens that the model can read; those of RoBERTa's kind start to count after the padding's number."""
-        n_positions = getattr(self.model.config, "max_position_embeddings", None) or _UNLIMITED_TOKENS
+        n_positions = getattr(self.model.config, "max_position_embeddings", None) or 0
+        if n_positions <= 0:  # XLNet, which counts from token to token, says -1
+            return _UNLIMITED_TOKENS
         tables = (part for name, part in self.model.named_modules() if name.endswith("position_embeddings"))
         padding = next((part.padding_idx for part in tables if getattr(part, "padding_idx", None) is not None), -1)
         return int(n_positions - padding - 1)

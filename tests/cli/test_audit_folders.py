@@ -1,5 +1,6 @@
 """`ruler audit` on transformers folders: records are prepared as the model's own files say, and faults are told."""
 
+import csv
 import io
 import json
 import sys
@@ -135,6 +136,17 @@ def test_texts_longer_than_the_model_reads_are_cut(text_folder):
     assert record["input_ids"] == [2, *[7] * 10, 3]
     assert "labels" not in record
     assert "id" not in record
+
+
+def test_texts_may_be_longer_than_csv_lets_fields_be(text_folder):
+    limit = csv.field_size_limit()
+    path = write_csv(text_folder.parent / "a.csv", "text\n" + "pain " * (limit // 4) + "\nrash\n")
+    assert [len(record["input_ids"]) for record in records_of(text_folder).load(path)] == [12, 3]
+    assert csv.field_size_limit() == limit
+    write_csv(path, path.read_text() + '"fever')
+    with pytest.raises(FileFormatError, match="it cannot be read: unexpected end of data"):
+        records_of(text_folder).load(path)
+    assert csv.field_size_limit() == limit
 
 
 def test_a_model_without_a_limit_of_its_own_reads_what_its_tokenizer_says(tmp_path):

@@ -1,7 +1,8 @@
 """Folders that `save_pretrained` wrote, and files of texts or images -> models and what they are fed."""
 
 import csv
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from ruler.core.errors import CheckpointError, FileFormatError
 from ruler.core.progress import track
 
 _UNLIMITED_TOKENS = 1 << 20
+_LONGEST_FIELD = (1 << 31) - 1  # what csv takes for a limit on every machine
 
 
 def load_folder(folder: Path, name: str) -> Any:
@@ -91,7 +93,7 @@ class FolderRecords:
         return {self.model.main_input_name: inputs, **beside}
 
     def _load_csv(self, path: Path) -> list[dict[str, Any]]:
-        with path.open(newline="", encoding="utf-8-sig") as stream:
+        with path.open(newline="", encoding="utf-8-sig") as stream, _long_fields(path):
             rows: list[dict[str, Any]] = list(csv.DictReader(stream, strict=True))
         return self._encode_texts(rows, path)
 
@@ -190,6 +192,17 @@ class FolderRecords:
             ) from error
         values: npt.NDArray[np.float32] = np.asarray(prepared[self.model.main_input_name][0], dtype=np.float32)
         return values
+
+
+@contextmanager
+def _long_fields(path: Path) -> Iterator[None]:
+    """Fields as long as the file, not csv's 131,072 characters; that limit is the process's, so it is put back."""
+    limit = csv.field_size_limit()
+    csv.field_size_limit(max(limit, min(path.stat().st_size, _LONGEST_FIELD)))
+    try:
+        yield
+    finally:
+        csv.field_size_limit(limit)
 
 
 def _check_texts(rows: list[dict[str, Any]], path: Path) -> None:

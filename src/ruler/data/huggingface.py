@@ -13,7 +13,7 @@ from ruler.core.optional import load_optional
 from ruler.core.progress import track
 from ruler.core.registry import Registry
 from ruler.data.images.data import ImageData
-from ruler.data.images.folder import decode_image, stack_images
+from ruler.data.images.folder import check_image_size, decode_image, stack_images
 from ruler.data.tables.encoding import encode_classes
 
 T = TypeVar("T")
@@ -52,9 +52,10 @@ def read_image_dataset(
     ClassLabel. Images must be stored in the dataset: paths to files elsewhere are not followed.
 
     Raises:
-        InputError: No such columns, images of several sizes, or fewer than two classes.
+        InputError: No such columns, images of several sizes, fewer than two classes, or an image_size that is none.
         FileFormatError: An image that cannot be read.
     """
+    check_image_size(image_size)
     return {
         part: _read_images(table, f"{folder.name}/{part}", image_size, is_shown=progress)
         for part, table in read_dataset(folder).items()

@@ -145,6 +145,22 @@ def test_image_size_is_for_folders_alone(folder, tmp_path):
         load_images(tmp_path / "x.npz", image_size=(8, 8))
 
 
+@pytest.mark.parametrize("image_size", [(0, 5), (5, -1), (4,), (4, 4, 3), 8, (8.5, 8), (True, 8), "88", ("8", "8")])
+def test_image_size_is_a_height_and_a_width(folder, tmp_path, image_size):
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "train-0.parquet").touch()
+    for path in (folder, tmp_path / "set"):
+        with pytest.raises(
+            InputError, match=r"image_size must be height and width, two whole numbers of at least 1; got .* Give \(32"
+        ):
+            load_images(path, image_size=image_size)
+
+
+def test_image_size_may_come_in_any_row(folder):
+    for image_size in ([2, 3], np.array([2, 3])):
+        assert load_images(folder, test_fraction=0.5, image_size=image_size).test.images.shape == (5, 2, 3, 3)
+
+
 def test_dataset_with_unknown_parts(tmp_path, image_bytes):
     import pyarrow as pa
     import pyarrow.parquet

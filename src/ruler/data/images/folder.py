@@ -37,9 +37,11 @@ def read_image_folder(folder: Path, image_size: tuple[int, int] | None = None, *
         ImageData, its ids the paths within the folder.
 
     Raises:
-        InputError: No such folder, fewer than two classes, a class without images, images of several sizes.
+        InputError: No such folder, fewer than two classes, a class without images, images of several sizes, an
+            image_size that is none.
         FileFormatError: A file that is not the image it claims to be.
     """
+    check_image_size(image_size)
     if not folder.is_dir():
         raise InputError(f"path must be an existing folder; got {str(folder)!r}. Check the spelling.")
     classes = _list_subfolders(folder)
@@ -54,6 +56,26 @@ def read_image_folder(folder: Path, image_size: tuple[int, int] | None = None, *
     images = stack_images([decode_image(path.read_bytes(), str(path), image_size) for path in reading], ids)
     target = np.repeat(np.arange(len(classes)), [len(found) for found in files])
     return ImageData(name=folder.name, images=images, target=target, classes=tuple(classes), ids=np.array(ids))
+
+
+def check_image_size(image_size: Any) -> None:
+    """None, or a height and a width in pixels.
+
+    Raises:
+        InputError: Anything else.
+
+    Example:
+        >>> check_image_size(8)
+        Traceback (most recent call last):
+        ruler.core.errors.InputError: image_size must be height and width, two whole numbers of at least 1; got 8. ...
+    """
+    sides = list(image_size) if isinstance(image_size, (tuple, list, np.ndarray)) else []
+    are_whole = all(isinstance(side, (int, np.integer)) and not isinstance(side, bool) for side in sides)
+    if image_size is not None and not (len(sides) == 2 and are_whole and min(sides) >= 1):
+        raise InputError(
+            f"image_size must be height and width, two whole numbers of at least 1; got {image_size!r}. "
+            "Give (32, 32), for example."
+        )
 
 
 def find_parts(folder: Path) -> dict[str, str]:

@@ -94,8 +94,26 @@ def test_groups_by_name():
     groups = np.array(["p1", "p2", "p1", "p3"], dtype=object)
     assert partition_groups(groups, ["p3", "p1"]).forget.tolist() == [0, 2, 3]
     assert partition_groups([10, 20, 10], 10).forget.tolist() == [0, 2]
-    with pytest.raises(InputError, match=r"groups to forget must occur among the records; got p9\."):
+    with pytest.raises(
+        InputError, match=r"groups to forget must occur .* got 'p9'\. Known are, for example, 'p1', 'p2"
+    ):
         partition_groups(groups, "p9")
+
+
+@pytest.mark.parametrize("groups", [np.array([1, 1, 2], dtype=object), pd.Series([1, 1, 2], dtype=object), list("112")])
+@pytest.mark.parametrize("forget", [1, np.int64(1), [1], np.array([1], dtype=object), "1", {"1"}])
+def test_numbers_among_names_of_any_type_are_found(groups, forget):
+    assert partition_groups(groups, forget).forget.tolist() == [0, 1]
+
+
+def test_mixed_names_are_found():
+    groups = np.array([1, "a", 1, "b"], dtype=object)
+    assert partition_classes(groups, groups[:2]).forget.tolist() == [0, 1, 2]
+
+
+def test_text_in_place_of_numbers_is_told():
+    with pytest.raises(InputError, match=r"got '1'\. Known are, for example, 1, 2\."):
+        partition_groups([1, 1, 2], "1")
 
 
 @pytest.mark.parametrize("arguments", [{}, {"forget": "a", "fraction": 0.1}])

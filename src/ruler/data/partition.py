@@ -179,13 +179,14 @@ def _is_missing(name: Any) -> bool:
 
 
 def _cut_by_name(names: npt.NDArray[Any], wanted: Any, what: str) -> Partition:
-    forget = np.unique(np.atleast_1d(np.asarray(list(wanted) if isinstance(wanted, (set, frozenset)) else wanted)))
+    chosen = np.atleast_1d(np.asarray(list(wanted) if isinstance(wanted, (set, frozenset)) else wanted))
+    forget = np.unique(chosen.astype(str) if names.dtype.kind == "U" else chosen)  # as `_as_names` does with objects
     absent = forget[~np.isin(forget, names)]
     if forget.size == 0 or absent.size:
         raise InputError(
             f"{what} to forget must occur among the records; got "
-            f"{', '.join(map(str, absent.tolist())) or 'none at all'}. Known are, for example, "
-            f"{', '.join(map(str, np.unique(names)[:5].tolist()))}."
+            f"{', '.join(map(repr, absent.tolist())) or 'none at all'}. Known are, for example, "
+            f"{', '.join(map(repr, np.unique(names)[:5].tolist()))}."
         )
     return _cut(np.isin(names, forget))
 

@@ -138,3 +138,30 @@ def test_fetch_goes_on_after_a_failure(run, bare, monkeypatch):
 @pytest.mark.parametrize("verb", ["list", "fetch", "check"])
 def test_help_has_an_example(run, verb):
     assert f"Example: ruler data {verb}" in run(verb, "--help").output
+
+
+def test_labels_go_with_faces_that_are_downloaded(run, bare, tmp_path, monkeypatch):
+    given = []
+    monkeypatch.setattr(ruler.cli.data, "fetch_faces", lambda name, **words: given.append((name, words)) or "there")
+    answer = run("fetch", "lfw", "--labels", "people.csv")
+    assert (answer.exit_code, answer.output) == (0, "lfw: there\n")
+    assert given == [("lfw", {"labels": Path("people.csv"), "progress": True})]
+    for words in (["adult"], ["lfw", "adult"]):
+        answer = run("fetch", *words, "--labels", "people.csv")
+        assert answer.exit_code == 2
+        assert "--labels must go with lfw alone; got" in answer.stderr
+
+
+def test_labels_for_a_set_of_the_users_own_are_refused(run, tmp_path, monkeypatch):
+    (tmp_path / "mine" / "images").mkdir(parents=True)
+    (tmp_path / "mine" / "images" / "lfw.npz").write_bytes(b"mine")
+    monkeypatch.setenv("RULER_DATA", str(tmp_path / "mine"))
+    answer = run("fetch", "lfw", "--labels", "people.csv")
+    assert answer.exit_code == 2
+    assert "lfw.npz, which is read first. Add the array gender to it." in answer.stderr
+
+
+def test_labels_that_cannot_be_read_end_in_one_line(run, bare):
+    answer = run("fetch", "lfw", "--labels", "absent.csv")
+    assert answer.exit_code == 2
+    assert answer.stderr.startswith("lfw: path must be an existing file; got 'absent.csv'.")

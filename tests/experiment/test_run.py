@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from ruler.core.errors import DownloadError, InputError, UnknownNameError
+from ruler.core.errors import InputError, UnknownNameError
 from ruler.experiment.cell import Outcome
 from ruler.experiment.grid import list_cells
 from ruler.experiment.run import (
@@ -239,5 +239,5 @@ def test_a_set_whose_home_lacks_what_the_study_needs_is_not_downloaded(
 ) -> None:
     monkeypatch.setenv("RULER_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("RULER_CACHE", str(tmp_path / "cache"))
-    with pytest.raises(DownloadError, match=r"as images/lfw\.npz; got no copy there.*lacks the gender of each person"):
+    with pytest.raises(InputError, match=r"images/lfw\.npz must be .* with the array gender; got no file.*--labels"):
         run_studies(shrink_studies((STUDIES["faces"],)), settings_for(tmp_path))

@@ -193,3 +193,14 @@ def test_another_database_is_refused(path: Path) -> None:
 def test_no_results_yet(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"path must be a results file; got .*results.sqlite, which does not exist"):
         load_results(tmp_path)
+
+
+def test_texts_are_held_in_one_language_model(path: Path) -> None:
+    notes = Cell("clinical", "mtsamples", "scrub", 0.05, 0, 5e-5, 16, engine="diagnostic", architecture="bert_mlm")
+    with ResultStore(path) as store:
+        add(store, CELL)
+        store.check_language_model("any")
+        store.add(Outcome(notes, {"m4": 0.5, "model": "one"}, 0.1), MADE_BY, "now")
+        store.check_language_model("one")
+        with pytest.raises(InputError, match=r"one language model; got rows of one and a run of two.*--language-model"):
+            store.check_language_model("two")

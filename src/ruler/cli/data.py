@@ -1,6 +1,7 @@
 """`ruler data`: where the published sets are, and whether they are the right ones."""
 
 import os
+from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
@@ -9,7 +10,7 @@ from rich.table import Table
 
 from ruler.core.errors import RulerError
 from ruler.core.locations import cache_folder, data_folder
-from ruler.data import PUBLISHED_SETS, describe_set, fetch_set, locate
+from ruler.data import FACE_SETS, PUBLISHED_SETS, describe_set, fetch_faces, fetch_set, locate
 
 app = typer.Typer(
     help="Where data is, and whether it is the right data.", no_args_is_help=True, rich_markup_mode="rich"
@@ -40,10 +41,19 @@ def list_sets() -> None:
 def fetch(
     names: Names = None,
     every: Annotated[bool, typer.Option("--all", help="Fetch every set that is not here yet.")] = False,
+    labels: Annotated[
+        Path | None,
+        typer.Option(
+            help="With lfw: a table of person and female or male, which the study faces needs and no home publishes."
+        ),
+    ] = None,
 ) -> None:
     """Download data sets into the cache, unless the right version is here already."""
     if every == bool(names):
         _fail("fetch must be given either names or --all. Example: ruler data fetch adult")
+    if labels is not None:
+        _fetch_labelled(names or [], labels)
+        return
     wanted = list(PUBLISHED_SETS) if every else _known(names or [])
     faults = [_fetch_one(name) for name in wanted]
     if any(faults):
@@ -57,6 +67,20 @@ def check(names: Names = None) -> None:
     faults = [_check_one(name, is_needed=bool(names)) for name in wanted]
     if any(faults):
         raise typer.Exit(_MISUSE)
+
+
+def _fetch_labelled(names: list[str], labels: Path) -> None:
+    """One set of faces with what is known of its people; a copy in RULER_DATA, which is read first, is the user's."""
+    known = _known(names)
+    if len(known) != 1 or known[0] not in FACE_SETS:
+        _fail(f"--labels must go with {' or '.join(FACE_SETS)} alone; got {' '.join(known) or 'no name'}.")
+    where = locate(FACE_SETS[known[0]])
+    if where.place == "RULER_DATA":
+        _fail(f"--labels must be for a download; got {where.path}, which is read first. Add the array gender to it.")
+    try:
+        typer.echo(f"{known[0]}: {fetch_faces(known[0], labels=labels, progress=True)}")
+    except RulerError as error:
+        _fail(f"{known[0]}: {error}")
 
 
 def _fetch_one(name: str) -> bool:

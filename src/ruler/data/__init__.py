@@ -1,7 +1,7 @@
 """A name or a file -> arrays, split and partitioned into what is forgotten and what is kept."""
 
 from ruler.data.images.data import ImageData, ImageSplit
-from ruler.data.images.faces import fetch_faces, load_faces
+from ruler.data.images.faces import check_gender, fetch_faces, load_faces
 from ruler.data.images.images import fetch_images, load_images
 from ruler.data.images.sets import FACE_SETS, IMAGE_SETS, FaceSet, ImageSet
 from ruler.data.partition import choose_groups, name_records, partition_classes, partition_groups, partition_rows
@@ -34,6 +34,7 @@ __all__ = [
     "TabularSplit",
     "TextData",
     "TextSet",
+    "check_gender",
     "choose_groups",
     "describe_set",
     "fetch_faces",

@@ -110,7 +110,7 @@ def _describe_images(name: str) -> tuple[str, str]:
 def _describe_faces(name: str) -> tuple[str, str]:
     entry = FACE_SETS[name]
     arrays, note = read_published_faces(entry, locate(entry).path or Path())
-    gender = "" if "gender" in arrays else ", without gender (give labels to load_faces)"
+    gender = "" if "gender" in arrays else ", without gender (give --labels to ruler data fetch)"
     return f"{len(arrays['images'])} images of {len(arrays['names'])} people{gender}", note
 
 

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable
 
-from ruler.data import PUBLISHED_SETS, fetch_set, locate
-from ruler.experiment.domains import DOMAINS, check_home, name_source
+from ruler.data import FACE_SETS, PUBLISHED_SETS, check_gender, fetch_set, locate
+from ruler.experiment.domains import DOMAINS, name_source
+from ruler.experiment.grid import Cell
 
 
 def gather_inputs(datasets: Iterable[str], language_model: str | None = None) -> None:
@@ -17,17 +18,40 @@ def gather_inputs(datasets: Iterable[str], language_model: str | None = None) ->
         DownloadError: Something is not here and cannot be fetched.
         FileFormatError: A folder that is not that of a masked language model.
         CheckpointError: A model whose weights do not fit, or that lacks some below its head.
+        InputError: Faces without gender, which no home publishes.
 
     Example:
         >>> gather_inputs(["breast_cancer"])  # comes with scikit-learn
     """
     wanted = sorted(set(datasets))
-    if any(dataset in DOMAINS and DOMAINS[dataset].kind == "texts" for dataset in wanted):
+    if any(map(_holds_texts, wanted)):
         from ruler.models.bert_mlm import check_language_model
 
         check_language_model(language_model)
     for dataset in wanted:
         source = name_source(dataset)
-        if locate(PUBLISHED_SETS[source]).place == "to download":
-            check_home(dataset)
+        if source in FACE_SETS:
+            check_gender(source)
+        elif locate(PUBLISHED_SETS[source]).place == "to download":
             fetch_set(source, progress=True)
+
+
+def is_text(cell: Cell) -> bool:
+    """Whether a cell needs a pretrained language model."""
+    return _holds_texts(cell.dataset)
+
+
+def name_language_model(name: str | None = None) -> str:
+    """What the rows of a run with this language model say of it.
+
+    Raises:
+        FileFormatError: A folder without a model.
+        DownloadError: The model is neither here nor can it be fetched.
+    """
+    from ruler.models.bert_mlm import resolve_language_model
+
+    return resolve_language_model(name).description
+
+
+def _holds_texts(dataset: str) -> bool:
+    return dataset in DOMAINS and DOMAINS[dataset].kind == "texts"

@@ -17,7 +17,7 @@ from ruler.experiment.executors.local import Task, run_local
 from ruler.experiment.executors.ray import run_ray
 from ruler.experiment.executors.worker import MOST_DEATHS, choose_workers, measure_gpu
 from ruler.experiment.grid import Cell, Job, group_jobs, list_cells, subtract
-from ruler.experiment.inputs import gather_inputs
+from ruler.experiment.inputs import gather_inputs, is_text, name_language_model
 from ruler.experiment.provenance import describe_run, tell_time
 from ruler.experiment.settings import ENGINES, PAPER_FORGET_SEED, StudySettings
 from ruler.experiment.store import ResultStore
@@ -154,7 +154,7 @@ def run_studies(
         A summary; the rows are in ``settings.out / "results.sqlite"``.
 
     Raises:
-        InputError: No CUDA device, or results of another variant in the folder.
+        InputError: No CUDA device, or results of another variant or language model in the folder.
         DownloadError: A dataset or a language model that is not here and cannot be fetched.
         FileFormatError: A folder that is not that of a masked language model.
     """
@@ -166,10 +166,12 @@ def run_studies(
     cells = tuple(cell for study in studies for cell in list_cells(study))
     with ResultStore(settings.out / RESULTS_FILE) as store:
         store.check_variant(cells)
-        _write_study_file(studies, settings.out / STUDY_FILE)
         pending = subtract(cells, store.list_finished())
+        if any(map(is_text, pending if settings.language_model is None else cells)):
+            store.check_language_model(name_language_model(settings.language_model))
         jobs = group_jobs(pending)
         gather_inputs({job.cells[0].dataset for job in jobs}, settings.language_model)
+        _write_study_file(studies, settings.out / STUDY_FILE)
         watch = _Watch(store, jobs, n_before=len(cells) - len(pending), on_progress=on_progress)
         if jobs:
             _execute(jobs, settings, store, watch)

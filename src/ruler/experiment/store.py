@@ -218,6 +218,20 @@ class ResultStore:
                     f"and a run of {_name(wanted[study])} models. Name another folder with --out."
                 )
 
+    def check_language_model(self, name: str) -> None:
+        """A file holds texts in one pretrained model, so that no table mixes two.
+
+        Raises:
+            InputError: The file has rows of another.
+        """
+        query = "SELECT DISTINCT version, engine, model FROM results WHERE model IS NOT NULL"
+        for version, engine, found in self._connection.execute(query):
+            if version == CELL_VERSIONS.get(engine, 1) and found != name:
+                raise InputError(
+                    f"{self.path} must hold texts in one language model; got rows of {found} and a run of {name}. "
+                    "Name that model with --language-model, or another folder with --out."
+                )
+
 
 def _variant_of(cell: Cell) -> tuple[object, ...]:
     return cell.engine, cell.models, cell.precision, cell.size

@@ -11,7 +11,16 @@ import pytest
 from scipy.io import savemat
 
 from ruler.core.errors import DataMismatchError, DownloadError, FileFormatError, InputError
-from ruler.data import FACE_SETS, IMAGE_SETS, fetch_faces, fetch_images, fetch_tabular, load_faces, load_images
+from ruler.data import (
+    FACE_SETS,
+    IMAGE_SETS,
+    check_gender,
+    fetch_faces,
+    fetch_images,
+    fetch_tabular,
+    load_faces,
+    load_images,
+)
 from ruler.data.homes import cifar, covertype, lfw, svhn
 from ruler.data.homes.cifar import download_cifar, parse_batch
 from ruler.data.homes.covertype import COVERTYPE_COLUMNS, download_covertype
@@ -169,6 +178,31 @@ def test_lfw_brings_people_but_no_gender(lfw_home, cache, tmp_path):
     assert set(faces.groups[faces.target == 0]) == {"Ann Lee"}
     assert faces.note == lfw_home.home_note
     assert faces.ids[[0, 20]].tolist() == ["Ann Lee/0", "Zoe Zed/10"]
+
+
+def test_lfw_gets_the_gender_that_is_given(lfw_home, cache, tmp_path, monkeypatch):
+    table = tmp_path / "gender.csv"
+    with pytest.raises(InputError, match=r"with the array gender; got no file.*ruler data fetch lfw --labels"):
+        check_gender("lfw")
+    fetch_faces("lfw")
+    with pytest.raises(InputError, match=r"got .*lfw\.npz without it"):
+        check_gender("lfw")
+    monkeypatch.setattr(lfw, "_ARCHIVE", None)  # nothing is downloaded twice
+    table.write_text("person,gender\nZoe Zed,m\nAnn Lee,f\n")
+    with pytest.raises(InputError, match="must say female or male of each person; got f, m"):
+        fetch_faces("lfw", labels=table)
+    table.write_text("person,gender\nZoe Zed,male\nAnn Lee,female\n")
+    assert fetch_faces("lfw", labels=table) == cache / "images" / "lfw.npz"
+    check_gender("lfw")
+    faces = load_faces("lfw")
+    assert set(faces.groups[faces.target == 0]) == {"Ann Lee"}
+    assert faces.note == lfw_home.home_note
+
+
+def test_labels_are_read_before_a_download(lfw_home, cache, tmp_path, monkeypatch):
+    monkeypatch.setattr(lfw, "_ARCHIVE", None)
+    with pytest.raises(InputError, match="path must be an existing file"):
+        fetch_faces("lfw", labels=tmp_path / "absent.csv")
 
 
 def test_lfw_with_other_people_is_refused(lfw_home, cache):

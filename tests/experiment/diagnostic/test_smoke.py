@@ -8,9 +8,12 @@ from typer.testing import CliRunner
 
 from ruler.cli.app import app
 from ruler.cli.judge import judge
+from ruler.core.errors import InputError
 from ruler.experiment.cell import Outcome, Workplace, run_job
 from ruler.experiment.diagnostic.material import SMOKE_IMAGES, SMOKE_PEOPLE, SMOKE_ROWS, load_material
 from ruler.experiment.grid import group_jobs, list_cells
+from ruler.experiment.run import RESULTS_FILE, STUDY_FILE, RunSettings, run_studies
+from ruler.experiment.store import Provenance, ResultStore
 from ruler.experiment.studies import choose_studies, shrink_studies
 
 
@@ -86,6 +89,20 @@ def test_clinical_text(tmp_path: Path, language_model: Path) -> None:
     assert sorted(bare) == ["oracle", "original"]
     heads = list((tmp_path / "models").rglob("*.safetensors"))
     assert len(heads) == 1  # documents by row and distinct ones lend the same sentences to it
+
+
+@pytest.mark.usefixtures("made_up_data")
+def test_a_folder_of_results_takes_no_second_language_model(tmp_path: Path, language_model: Path) -> None:
+    studies = shrink_studies(choose_studies("clinical"))
+    first = list_cells(studies[0])[0]
+    made_by = Provenance(device="cpu", ruler_version="0", commit=None, torch_version="2", machine="this")
+    with ResultStore(tmp_path / RESULTS_FILE) as store:
+        store.add(Outcome(first, {"m4": 0.5, "model": "another"}, 0.1), made_by, "now")
+    with pytest.raises(
+        InputError, match="must hold texts in one language model; got rows of another and a run of tiny"
+    ):
+        run_studies(studies, RunSettings(tmp_path, language_model=str(language_model)))
+    assert not (tmp_path / STUDY_FILE).exists()
 
 
 @pytest.mark.usefixtures("made_up_data")

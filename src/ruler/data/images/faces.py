@@ -22,6 +22,7 @@ from ruler.data.tables.encoding import encode_classes
 from ruler.data.verification import verify_content
 
 _FIELDS = ("images", "identity", "names")
+_GENDERS = ("female", "male")
 
 
 def load_faces(
@@ -85,23 +86,65 @@ def read_published_faces(entry: FaceSet, path: Path) -> tuple[dict[str, npt.NDAr
     return arrays, verify_content(entry, content_hash, str(arrays.get("note", "")), str(path))
 
 
-def fetch_faces(name: str = "lfw", *, progress: bool = False) -> Path:
+def check_gender(name: str = "lfw") -> None:
+    """Whether the copy on this machine says of every face what a study trains on.
+
+    Raises:
+        InputError: There is no copy, or one without gender.
+        DataMismatchError: Neither the copy measured here nor a download.
+        FileFormatError: A file that cannot be read safely.
+    """
+    entry = FACE_SETS[name]
+    path = locate(entry).path
+    if path is None or "gender" not in read_published_faces(entry, path)[0]:
+        raise InputError(
+            f"{entry.file} must be in the folder that RULER_DATA names or in the cache, with the array gender; got "
+            f"{'no file' if path is None else f'{path} without it'}, and no public home has it. Make a table of two "
+            f"columns, person and female or male, and run: ruler data fetch {name} --labels TABLE.csv"
+        )
+
+
+def fetch_faces(name: str = "lfw", *, labels: str | os.PathLike[str] | None = None, progress: bool = False) -> Path:
     """Download a published set of faces into the cache, whatever is there already.
 
     Args:
         name: Key of a published set.
+        labels: Table whose first column is the person and whose second is ``female`` or ``male``; by default the
+            file has no gender, as its home publishes none. Images that the cache has are not downloaded again for it.
         progress: Show on stderr, if it is a terminal, how far the download is.
 
     Returns:
-        Path of the cached file: images and people, without gender.
+        Path of the cached file: images and people, and gender where labels were given.
 
     Raises:
         DownloadError: Its home cannot be reached or hands out something else.
+        InputError: Labels that lack a person or hold something else.
     """
     entry = FACE_SETS[name]
     path = cached_file(entry)
-    write_arrays(path, {**download_lfw(entry, progress=progress), "note": np.array(entry.home_note)})
+    if labels is None:
+        arrays = download_lfw(entry, progress=progress)
+    else:
+        read_table(Path(labels))  # before a long download
+        arrays = _find_faces(entry, path, progress=progress)
+        arrays = {**arrays, "gender": _read_gender(arrays, labels)}
+    write_arrays(path, {**arrays, "note": np.array(entry.home_note)})
     return path
+
+
+def _find_faces(entry: FaceSet, path: Path, *, progress: bool) -> dict[str, npt.NDArray[Any]]:
+    if path.is_file():
+        arrays, note = read_published_faces(entry, path)
+        if note == entry.home_note:
+            return arrays
+    return download_lfw(entry, progress=progress)
+
+
+def _read_gender(arrays: dict[str, npt.NDArray[Any]], labels: str | os.PathLike[str]) -> IndexArray:
+    codes, classes = _label_people(arrays["names"].astype(str), arrays["identity"].astype(np.int64), labels)
+    if classes != _GENDERS:
+        raise InputError(f"{labels} must say {' or '.join(_GENDERS)} of each person; got {', '.join(classes)}.")
+    return codes
 
 
 def _load_own(
@@ -159,9 +202,7 @@ def _from_arrays(arrays: dict[str, Any], name: str, labels: str | os.PathLike[st
             f"got {labels!r} for {name!r}. They are a table of two columns, person and label."
         )
     target, classes = (
-        (arrays["gender"].astype(np.int64), ("female", "male"))
-        if has_gender
-        else _label_people(people, identity, labels)
+        (arrays["gender"].astype(np.int64), _GENDERS) if has_gender else _label_people(people, identity, labels)
     )
     n_seen: Counter[int] = Counter()
     ids = []

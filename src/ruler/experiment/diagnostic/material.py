@@ -142,8 +142,7 @@ def _load_faces(dataset: str, size: str) -> Material:
     faces = load_faces(dataset)
     images, target, groups = faces.images, faces.target, np.asarray(faces.groups)
     if size == "smoke":
-        names, sizes = np.unique(groups, return_counts=True)
-        kept = np.flatnonzero(np.isin(groups, names[np.argsort(sizes, kind="stable")[:SMOKE_PEOPLE]]))
+        kept = np.flatnonzero(np.isin(groups, _choose_few(groups, target)))
         images, target, groups = _thin_out(images[kept]), target[kept], groups[kept]
     control = choose_groups(groups, HELD_OUT_IDENTITIES, seed=SPLIT_SEED + 1)
     order = np.concatenate([control.retain, control.forget])
@@ -156,6 +155,16 @@ def _load_faces(dataset: str, size: str) -> Material:
         n_classes=len(faces.classes),
         scale=len(order) / n_train,
     )
+
+
+def _choose_few(groups: Array, target: IndexArray) -> Array:
+    """Those with the fewest images, of all classes by turns: a model of one class would have nothing to learn."""
+    names, first, sizes = np.unique(groups, return_index=True, return_counts=True)
+    turns = np.empty(len(names), dtype=np.int64)
+    for members in (np.flatnonzero(target[first] == label) for label in np.unique(target)):
+        turns[members[np.argsort(sizes[members], kind="stable")]] = np.arange(len(members))
+    few: Array = names[np.lexsort((sizes, turns))[:SMOKE_PEOPLE]]
+    return few
 
 
 def _load_texts(dataset: str, size: str, language_model: str | None) -> Material:

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from ruler.core.errors import DownloadError
 from ruler.core.registry import Registry
 from ruler.data import PUBLISHED_SETS, TABULAR_SETS
 
@@ -20,7 +19,6 @@ class Domain:
         architectures: That are made for it.
         source: Key of the published set that it is made of.
         n_records: About how many training records it has, for the order of jobs.
-        missing_at_home: What the study needs and the set's public home does not have.
         is_control: Only the original and the oracle are measured on it; no method is run.
     """
 
@@ -29,7 +27,6 @@ class Domain:
     architectures: tuple[str, ...]
     n_records: int
     source: str = ""
-    missing_at_home: str = ""
     is_control: bool = False
 
 
@@ -46,7 +43,7 @@ DOMAINS: Registry[Domain] = Registry(
             Domain("cifar10", "images", _IMAGE_MODELS, 10_000),
             Domain("svhn", "images", _IMAGE_MODELS, 10_000),
             Domain("cifar100", "images", _IMAGE_MODELS, 10_000),
-            Domain("lfw", "faces", ("resnet18",), 3_675, missing_at_home="the gender of each person"),
+            Domain("lfw", "faces", ("resnet18",), 3_675),
             Domain("mtsamples", "texts", ("bert_mlm",), 3_000),
             Domain("mtsamples_rows", "texts", ("bert_mlm",), 3_000, source="mtsamples", is_control=True),
         )
@@ -55,20 +52,6 @@ DOMAINS: Registry[Domain] = Registry(
 
 DATASETS: Registry[object] = Registry("dataset", {**TABULAR_SETS, **DOMAINS})
 """Every dataset that some study can run on."""
-
-
-def check_home(dataset: str) -> None:
-    """Whether a download would hold all that a study needs.
-
-    Raises:
-        DownloadError: It would not; says where to put a whole copy.
-    """
-    missing = DOMAINS[dataset].missing_at_home if dataset in DOMAINS else ""
-    if missing:
-        raise DownloadError(
-            f"{dataset} must lie in the folder that RULER_DATA names, as {PUBLISHED_SETS[name_source(dataset)].file}; "
-            f"got no copy there, and its public home lacks {missing}. Put a whole one there."
-        )
 
 
 def name_source(dataset: str) -> str:

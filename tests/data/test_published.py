@@ -51,7 +51,8 @@ def test_downloaded_faces_are_described_with_what_they_lack(cache):
     }
     np.savez(cache / "images" / "lfw.npz", note=np.array(note), **fields)
     assert describe_set("lfw") == (
-        "3 images of 2 people, without gender (give --labels to ruler data fetch), not the content measured here: " + note
+        "3 images of 2 people, without gender (give --labels to ruler data fetch), "
+        f"not the content measured here: {note}"
     )
     np.savez(cache / "images" / "lfw.npz", **fields)
     with pytest.raises(DataMismatchError, match="LFW must be the copy"):

@@ -241,3 +241,10 @@ def test_a_set_whose_home_lacks_what_the_study_needs_is_not_downloaded(
     monkeypatch.setenv("RULER_CACHE", str(tmp_path / "cache"))
     with pytest.raises(InputError, match=r"images/lfw\.npz must be .* with the array gender; got no file.*--labels"):
         run_studies(shrink_studies((STUDIES["faces"],)), settings_for(tmp_path))
+
+
+def test_a_language_model_goes_with_texts_alone(tmp_path: Path) -> None:
+    settings = RunSettings(tmp_path / "out", language_model="my-bert")
+    with pytest.raises(InputError, match="language_model must be left out for studies without texts"):
+        run_studies([STUDIES["primary"]], settings)
+    assert not (tmp_path / "out").exists()

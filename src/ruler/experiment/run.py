@@ -162,8 +162,10 @@ def run_studies(
     is_here = settings.cluster is None  # a cluster's GPUs are where its nodes are
     if is_here and settings.device == "cuda" and not load_optional("torch", "training models").cuda.is_available():
         raise InputError("device must be cpu on this machine; got cuda, and torch finds no CUDA device.")
-    settings.out.mkdir(parents=True, exist_ok=True)
     cells = tuple(cell for study in studies for cell in list_cells(study))
+    if settings.language_model is not None and not any(map(is_text, cells)):
+        raise InputError("language_model must be left out for studies without texts; got one. Only clinical reads it.")
+    settings.out.mkdir(parents=True, exist_ok=True)
     with ResultStore(settings.out / RESULTS_FILE) as store:
         store.check_variant(cells)
         pending = subtract(cells, store.list_finished())

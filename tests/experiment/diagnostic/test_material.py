@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ruler.core.errors import InputError
 from ruler.experiment.diagnostic.material import SMOKE_PEOPLE, Material, load_material
 
 
@@ -58,3 +59,9 @@ def test_no_document_is_both_trained_on_and_held_out(language_model: Path) -> No
     train, held_out = cut_groups(load_material("mtsamples", "smoke", str(language_model)))
     assert min(len(train), len(held_out)) > 0
     assert not train & held_out
+
+
+@pytest.mark.usefixtures("made_up_data")
+def test_no_more_than_is_trained_on_can_be_forgotten() -> None:
+    with pytest.raises(InputError, match=r"forget fraction must be below 0\.8\d*, the share .*; got 0\.99"):
+        load_material("lfw").cut(0.99, 0, "random")

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ruler.core.errors import InputError
 from ruler.core.types import IndexArray, Partition
 from ruler.data import (
     choose_groups,
@@ -85,9 +86,18 @@ class Material:
         return self.inputs[first], place
 
     def cut(self, fraction: float, seed: int, choice: Any) -> Partition:
-        """The training records to forget and to retain."""
+        """The training records to forget and to retain.
+
+        Raises:
+            InputError: As many as are trained on, or more.
+        """
         if self.groups is None:
             return partition_rows(self.n_train, fraction, seed=seed)
+        if fraction * self.scale >= 1:
+            raise InputError(
+                f"forget fraction must be below {1 / self.scale:.3g}, the share of records that are trained on; "
+                f"got {fraction:g}."
+            )
         return choose_groups(self.groups[: self.n_train], fraction * self.scale, seed=seed, choice=choice)
 
 

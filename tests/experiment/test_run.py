@@ -20,13 +20,12 @@ from ruler.experiment.run import (
     STUDY_FILE,
     Progress,
     RunSettings,
-    choose_variant,
     export_models,
     run_studies,
 )
 from ruler.experiment.settings import StudySettings
 from ruler.experiment.store import Provenance, ResultStore, load_results
-from ruler.experiment.studies import STUDIES, choose_studies, narrow_studies, shrink_studies
+from ruler.experiment.studies import STUDIES, choose_studies, choose_variant, narrow_studies, shrink_studies
 from ruler.experiment.study_file import format_studies, read_studies
 
 PROVENANCE = ["elapsed_s", "ruler_version", "commit", "torch_version", "machine", "finished_at"]
@@ -232,6 +231,13 @@ def test_diagnostic_studies_keep_their_engine_and_take_the_precision_of_the_devi
         chosen = choose_variant(asked, engine=None, device=device, is_imported=False)
         assert [study.engine for study in chosen] == ["diagnostic", "diagnostic"]
         assert [study.precision for study in chosen] == precisions
+        for precision in ("float32", "bfloat16"):
+            chosen = choose_variant(asked, engine=None, device=device, is_imported=False, precision=precision)
+            assert [study.precision for study in chosen] == [precision, precision]
+    with pytest.raises(UnknownNameError, match="precision must be one of"):
+        choose_variant(asked, engine=None, device="cpu", is_imported=False, precision="half")
+    with pytest.raises(InputError, match=r"precision must be used with a diagnostic study: .*; got primary"):
+        choose_variant((STUDIES["primary"],), engine=None, device="cpu", is_imported=False, precision="float32")
 
 
 def test_a_set_whose_home_lacks_what_the_study_needs_is_not_downloaded(

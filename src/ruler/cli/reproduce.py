@@ -21,13 +21,12 @@ from ruler.experiment.run import (
     Progress,
     RunSettings,
     Summary,
-    choose_variant,
     export_models,
     run_studies,
 )
 from ruler.experiment.settings import StudySettings
 from ruler.experiment.store import load_results
-from ruler.experiment.studies import choose_studies, narrow_studies, shrink_studies
+from ruler.experiment.studies import choose_studies, choose_variant, narrow_studies, shrink_studies
 
 EXAMPLE = "Example: ruler reproduce primary --datasets breast_cancer heart_disease --seeds 3 --out results"
 _MISUSE, _INTERRUPTED = 2, 130
@@ -78,6 +77,10 @@ def reproduce(
         str | None,
         typer.Option(help="protocol (the paper's loop, default on cpu) or ensemble (many at once, default on cuda)."),
     ] = None,
+    precision: Annotated[
+        str | None,
+        typer.Option(help="float32 or bfloat16, of a diagnostic study; by default its own on cuda, float32 on cpu."),
+    ] = None,
     checkpoints: Annotated[Path | None, typer.Option(help="Use the published models in this folder.")] = None,
     export_checkpoints: Annotated[Path | None, typer.Option(help="Write models under the published names.")] = None,
     language_model: Annotated[
@@ -101,7 +104,9 @@ def reproduce(
         methods=methods or (),
         forget_fractions=forget_fractions or (),
     )
-    studies = choose_variant(small, engine=engine, device=device, is_imported=checkpoints is not None)
+    studies = choose_variant(
+        small, engine=engine, device=device, is_imported=checkpoints is not None, precision=precision
+    )
     settings = RunSettings(
         out=out,
         n_jobs=jobs,

@@ -5,12 +5,10 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from ruler.core.checks import check_number
 from ruler.core.errors import InputError
 from ruler.core.optional import load_optional
-from ruler.core.registry import Registry
 from ruler.experiment.cell import Judge, Workplace
 from ruler.experiment.executors.cluster import ClusterSettings
 from ruler.experiment.executors.local import Task, run_local
@@ -19,12 +17,11 @@ from ruler.experiment.executors.worker import MOST_DEATHS, choose_workers, measu
 from ruler.experiment.grid import Cell, Job, group_jobs, list_cells, subtract
 from ruler.experiment.inputs import gather_inputs, is_text, name_language_model
 from ruler.experiment.provenance import describe_run, tell_time
-from ruler.experiment.settings import ENGINES, PAPER_FORGET_SEED, StudySettings
+from ruler.experiment.settings import DEVICES, PAPER_FORGET_SEED, StudySettings
 from ruler.experiment.store import ResultStore
 from ruler.experiment.study_file import format_studies, read_studies
 
 RESULTS_FILE, STUDY_FILE = "results.sqlite", "study.toml"
-_DEVICES = Registry("device", {"cpu": None, "cuda": None})
 
 
 @dataclass(frozen=True)
@@ -54,7 +51,7 @@ class RunSettings:
     def __post_init__(self) -> None:
         if self.n_jobs is not None:
             check_number(self.n_jobs, "jobs", minimum=1, is_whole=True)
-        _DEVICES[self.device]
+        DEVICES[self.device]
         if self.checkpoints is not None and not self.checkpoints.is_dir():
             raise InputError(f"checkpoints must be a folder; got {self.checkpoints}, which is none. Name another.")
 
@@ -91,50 +88,6 @@ class Summary:
     n_new: int
     failures: dict[Cell, str]
     elapsed_s: float
-
-
-def choose_variant(
-    studies: Sequence[StudySettings], *, engine: str | None, device: str, is_imported: bool
-) -> tuple[StudySettings, ...]:
-    """Studies set to an engine: by default the protocol on a CPU and the ensemble on a GPU.
-
-    Studies with mini batches, which the ensemble cannot train and nobody published, follow the protocol on the CPU
-    with models trained here in any case. Diagnostic studies train in their own precision on a GPU, in float32 on a CPU.
-
-    Raises:
-        InputError: The protocol on a GPU, an ensemble of imported models, or imported models for mini batches alone.
-
-    Example:
-        >>> from ruler.experiment.studies import STUDIES
-        >>> gpu = choose_variant(tuple(STUDIES.values()), engine=None, device="cuda", is_imported=False)
-        >>> {study.name: study.engine for study in gpu}["minibatch"]
-        'protocol'
-    """
-    chosen = Registry("engine", {name: name for name in ENGINES})[
-        engine or ("ensemble" if _is_cuda(device) else "protocol")
-    ]
-    if chosen == "protocol" and _is_cuda(device):
-        raise InputError(
-            "device must be cpu for the engine protocol; got cuda. Its dropout is the CPU generator's stream: "
-            "leave --engine out, or run on the CPU."
-        )
-    if is_imported and all(study.batch_size is not None for study in studies):
-        raise InputError(
-            "checkpoints must be left out for mini batches; got a folder. The published models were trained full batch."
-        )
-    source = "imported" if is_imported else "trained"
-    return tuple(_set_variant(study, chosen, source, device) for study in studies)
-
-
-def _set_variant(study: StudySettings, engine: Any, source: Any, device: str) -> StudySettings:
-    if study.engine == "diagnostic":
-        return study if _is_cuda(device) else replace(study, precision="float32")
-    return study if study.batch_size is not None else replace(study, engine=engine, models=source)
-
-
-def _is_cuda(device: str) -> bool:
-    _DEVICES[device]
-    return device == "cuda"
 
 
 def run_studies(

@@ -20,6 +20,7 @@ ALL_METHODS = (*APPROXIMATE_METHODS, "bad_teacher")
 METHOD_NAMES = Registry("method", dict.fromkeys(ALL_METHODS))
 FORGET_CHOICES = ("random", "most_frequent", "single", "pair")
 PRECISIONS = ("float32", "bfloat16")
+DEVICES: Registry[None] = Registry("device", {"cpu": None, "cuda": None})
 SIZES = ("full", "smoke")
 
 

@@ -1,4 +1,4 @@
-"""The paper's studies, and how to run a smaller part of them."""
+"""The paper's studies, and how to run a smaller part or another variant of them."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,7 +9,15 @@ from ruler.core.errors import InputError
 from ruler.core.registry import Registry
 from ruler.data import TABULAR_SETS
 from ruler.experiment.domains import DATASETS, DOMAINS
-from ruler.experiment.settings import ALL_METHODS, APPROXIMATE_METHODS, METHOD_NAMES, StudySettings
+from ruler.experiment.settings import (
+    ALL_METHODS,
+    APPROXIMATE_METHODS,
+    DEVICES,
+    ENGINES,
+    METHOD_NAMES,
+    PRECISIONS,
+    StudySettings,
+)
 
 
 def _diagnose(name: str, *datasets: str, precision: Any = "bfloat16", **settings: Any) -> StudySettings:
@@ -182,14 +190,73 @@ def shrink_studies(studies: Sequence[StudySettings]) -> tuple[StudySettings, ...
         >>> small.size, small.seeds
         ('smoke', (0,))
     """
-    small = tuple(replace(study, size="smoke", seeds=(0,)) for study in studies if study.engine == "diagnostic")
-    if not small:
+    return tuple(replace(study, size="smoke", seeds=(0,)) for study in _keep_diagnostic(studies, "smoke"))
+
+
+def choose_variant(
+    studies: Sequence[StudySettings],
+    *,
+    engine: str | None,
+    device: str,
+    is_imported: bool,
+    precision: str | None = None,
+) -> tuple[StudySettings, ...]:
+    """Studies set to an engine: by default the protocol on a CPU and the ensemble on a GPU.
+
+    Studies with mini batches, which the ensemble cannot train and nobody published, follow the protocol on the CPU
+    with models trained here in any case. Diagnostic studies train in ``precision``; by default in their own on a GPU
+    and in float32 on a CPU.
+
+    Raises:
+        InputError: The protocol on a GPU, an ensemble of imported models, imported models for mini batches alone, or
+            a precision where no study is diagnostic.
+
+    Example:
+        >>> gpu = choose_variant(tuple(STUDIES.values()), engine=None, device="cuda", is_imported=False)
+        >>> {study.name: study.engine for study in gpu}["minibatch"]
+        'protocol'
+    """
+    chosen = Registry("engine", {name: name for name in ENGINES})[
+        engine or ("ensemble" if _is_cuda(device) else "protocol")
+    ]
+    if chosen == "protocol" and _is_cuda(device):
+        raise InputError(
+            "device must be cpu for the engine protocol; got cuda. Its dropout is the CPU generator's stream: "
+            "leave --engine out, or run on the CPU."
+        )
+    if is_imported and all(study.batch_size is not None for study in studies):
+        raise InputError(
+            "checkpoints must be left out for mini batches; got a folder. The published models were trained full batch."
+        )
+    source = "imported" if is_imported else "trained"
+    if precision is not None:
+        Registry("precision", dict.fromkeys(PRECISIONS))[precision]
+        _keep_diagnostic(studies, "precision")
+    own = precision if _is_cuda(device) else precision or "float32"
+    return tuple(_set_variant(study, chosen, source, own) for study in studies)
+
+
+def _set_variant(study: StudySettings, engine: Any, source: Any, precision: Any) -> StudySettings:
+    if study.engine == "diagnostic":
+        return study if precision is None else replace(study, precision=precision)
+    return study if study.batch_size is not None else replace(study, engine=engine, models=source)
+
+
+def _is_cuda(device: str) -> bool:
+    DEVICES[device]
+    return device == "cuda"
+
+
+def _keep_diagnostic(studies: Sequence[StudySettings], option: str) -> list[StudySettings]:
+    """Those that an option is for."""
+    kept = [study for study in studies if study.engine == "diagnostic"]
+    if not kept:
         known = [study.name for study in STUDIES.values() if study.engine == "diagnostic"]
         raise InputError(
-            f"smoke must be used with a diagnostic study: {', '.join(known)}; got {studies[0].name}. "
+            f"{option} must be used with a diagnostic study: {', '.join(known)}; got {studies[0].name}. "
             "Narrow a tabular one with --datasets and --seeds."
         )
-    return small
+    return kept
 
 
 def _list_possible(study: StudySettings) -> tuple[str, ...]:

@@ -4,7 +4,6 @@ from collections.abc import Iterable
 
 from ruler.data import FACE_SETS, PUBLISHED_SETS, check_gender, fetch_set, locate
 from ruler.experiment.domains import DOMAINS, name_source
-from ruler.experiment.grid import Cell
 
 
 def gather_inputs(datasets: Iterable[str], language_model: str | None = None) -> None:
@@ -24,7 +23,7 @@ def gather_inputs(datasets: Iterable[str], language_model: str | None = None) ->
         >>> gather_inputs(["breast_cancer"])  # comes with scikit-learn
     """
     wanted = sorted(set(datasets))
-    if any(map(_holds_texts, wanted)):
+    if any(map(holds_texts, wanted)):
         from ruler.models.bert_mlm import check_language_model
 
         check_language_model(language_model)
@@ -36,9 +35,14 @@ def gather_inputs(datasets: Iterable[str], language_model: str | None = None) ->
             fetch_set(source, progress=True)
 
 
-def is_text(cell: Cell) -> bool:
-    """Whether a cell needs a pretrained language model."""
-    return _holds_texts(cell.dataset)
+def holds_texts(dataset: str) -> bool:
+    """Whether models of this dataset start from a pretrained language model.
+
+    Example:
+        >>> holds_texts("mtsamples"), holds_texts("adult")
+        (True, False)
+    """
+    return dataset in DOMAINS and DOMAINS[dataset].kind == "texts"
 
 
 def name_language_model(name: str | None = None) -> str:
@@ -51,7 +55,3 @@ def name_language_model(name: str | None = None) -> str:
     from ruler.models.bert_mlm import resolve_language_model
 
     return resolve_language_model(name).description
-
-
-def _holds_texts(dataset: str) -> bool:
-    return dataset in DOMAINS and DOMAINS[dataset].kind == "texts"

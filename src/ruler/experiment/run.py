@@ -15,7 +15,7 @@ from ruler.experiment.executors.local import Task, run_local
 from ruler.experiment.executors.ray import run_ray
 from ruler.experiment.executors.worker import MOST_DEATHS, choose_workers, measure_gpu
 from ruler.experiment.grid import Cell, Job, group_jobs, list_cells, subtract
-from ruler.experiment.inputs import gather_inputs, is_text, name_language_model
+from ruler.experiment.inputs import gather_inputs, holds_texts, name_language_model
 from ruler.experiment.provenance import describe_run, tell_time
 from ruler.experiment.settings import DEVICES, PAPER_FORGET_SEED, StudySettings
 from ruler.experiment.store import ResultStore
@@ -116,13 +116,14 @@ def run_studies(
     if is_here and settings.device == "cuda" and not load_optional("torch", "training models").cuda.is_available():
         raise InputError("device must be cpu on this machine; got cuda, and torch finds no CUDA device.")
     cells = tuple(cell for study in studies for cell in list_cells(study))
-    if settings.language_model is not None and not any(map(is_text, cells)):
+    if settings.language_model is not None and not any(holds_texts(cell.dataset) for cell in cells):
         raise InputError("language_model must be left out for studies without texts; got one. Only clinical reads it.")
     settings.out.mkdir(parents=True, exist_ok=True)
     with ResultStore(settings.out / RESULTS_FILE) as store:
         store.check_variant(cells)
         pending = subtract(cells, store.list_finished())
-        if any(map(is_text, pending if settings.language_model is None else cells)):
+        asked = pending if settings.language_model is None else cells
+        if any(holds_texts(cell.dataset) for cell in asked):
             store.check_language_model(name_language_model(settings.language_model))
         jobs = group_jobs(pending)
         gather_inputs({job.cells[0].dataset for job in jobs}, settings.language_model)

@@ -254,7 +254,7 @@ def _keep_diagnostic(studies: Sequence[StudySettings], option: str) -> list[Stud
         known = [study.name for study in STUDIES.values() if study.engine == "diagnostic"]
         raise InputError(
             f"{option} must be used with a diagnostic study: {', '.join(known)}; got {studies[0].name}. "
-            "Narrow a tabular one with --datasets and --seeds."
+            "Leave it out for a tabular one, and narrow that with --datasets and --seeds."
         )
     return kept
 

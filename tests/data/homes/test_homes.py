@@ -187,6 +187,13 @@ def test_lfw_gets_the_gender_that_is_given(lfw_home, cache, tmp_path, monkeypatc
     fetch_faces("lfw")
     with pytest.raises(InputError, match=r"got .*lfw\.npz without it"):
         check_gender("lfw")
+    table.write_text("person,gender\nZoe Zed,male\nAnn Lee,female\n")
+    path = cache / "images" / "lfw.npz"
+    for spoil in (path.unlink, lambda: path.write_bytes(b"broken")):  # absent or broken, it is downloaded
+        spoil()
+        fetch_faces("lfw", labels=table)
+        check_gender("lfw")
+    fetch_faces("lfw")
     monkeypatch.setattr(lfw, "_ARCHIVE", None)  # nothing is downloaded twice
     table.write_text("person,gender\nZoe Zed,m\nAnn Lee,f\n")
     with pytest.raises(InputError, match="must say female or male of each person; got f, m"):

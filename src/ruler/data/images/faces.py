@@ -2,6 +2,7 @@
 
 import os
 from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ruler.core.errors import FileFormatError, InputError
+from ruler.core.errors import FileFormatError, InputError, RulerError
 from ruler.core.types import IndexArray
 from ruler.data.homes.lfw import download_lfw
 from ruler.data.huggingface import is_dataset_folder, only_part, read_image_dataset
@@ -133,7 +134,7 @@ def fetch_faces(name: str = "lfw", *, labels: str | os.PathLike[str] | None = No
 
 
 def _find_faces(entry: FaceSet, path: Path, *, progress: bool) -> dict[str, npt.NDArray[Any]]:
-    if path.is_file():
+    with suppress(RulerError):  # a copy in the cache that is broken or of another kind is replaced, as by any download
         arrays, note = read_published_faces(entry, path)
         if note == entry.home_note:
             return arrays

@@ -1,5 +1,6 @@
 """Numbers of the same cells in float32 and in bfloat16 -> whether they lead to the same conclusion."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -47,9 +48,12 @@ class PrecisionRow:
     """One method on one model in both precisions.
 
     Args:
+        m2: None for an oracle, which has no distance from itself.
         readings: What M4 says of the model, float32 first, see `read_rank`.
+        verdicts: Of the audit over seeds, float32 first, such as ``erased 4, residual 1``; empty where none was asked.
         conclusion: See `conclude`.
-        elapsed_s: Quickest of the seeds, float32 first; of the original, with the training of its oracle.
+        elapsed_s: Quickest of the seeds, float32 first; of the original, with the training of its oracle. None where
+            the precisions were not timed in turns.
         speedup: How many times faster bfloat16 was.
         errors: Of cells that failed.
     """
@@ -57,15 +61,18 @@ class PrecisionRow:
     dataset: str
     architecture: str
     method: str
+    forget_choice: str
+    forget_fraction: float
     size: str
     n_seeds: int
     m4: Shift
-    m2: Shift
+    m2: Shift | None
     test_accuracy: Shift
     readings: tuple[str, str]
+    verdicts: tuple[str, str]
     conclusion: Conclusion
-    elapsed_s: tuple[float, float]
-    speedup: float
+    elapsed_s: tuple[float, float] | None
+    speedup: float | None
     errors: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
@@ -73,28 +80,34 @@ class PrecisionRow:
         return asdict(self)
 
 
-def summarise(outcomes: Outcomes) -> PrecisionRow:
+def summarise(outcomes: Outcomes, *, is_timed: bool = True) -> PrecisionRow:
     """One row from the outcomes of cells that differ in seed and precision alone.
 
     Args:
         outcomes: Precision -> an outcome a seed, in the same order of seeds.
+        is_timed: Whether the precisions ran in turns, so that their times can be compared.
     """
     cell = outcomes["float32"][0].cell
-    m4, m2, accuracy = (_compare(outcomes, name) for name in ("m4", "m2", "test_accuracy"))
+    m4, accuracy = (_compare(outcomes, name) for name in ("m4", "test_accuracy"))
+    m2 = None if cell.method == "oracle" else _compare(outcomes, "m2")
     slow_s, quick_s = (min(outcome.elapsed_s for outcome in outcomes[precision]) for precision in PRECISIONS)
+    single, half = (_count_verdicts(outcomes[precision]) for precision in PRECISIONS)
     return PrecisionRow(
         dataset=cell.dataset,
         architecture=cell.architecture,
         method=cell.method,
+        forget_choice=cell.forget_choice,
+        forget_fraction=cell.forget_fraction,
         size=cell.size,
         n_seeds=len(outcomes["float32"]),
         m4=m4,
         m2=m2,
         test_accuracy=accuracy,
         readings=(read_rank(m4.means[0]), read_rank(m4.means[1])),
+        verdicts=(single, half),
         conclusion=conclude(m4, m2),
-        elapsed_s=(slow_s, quick_s),
-        speedup=slow_s / quick_s,
+        elapsed_s=(slow_s, quick_s) if is_timed else None,
+        speedup=slow_s / quick_s if is_timed else None,
         errors=tuple(f"{name}: {outcome.error}" for name in PRECISIONS for outcome in outcomes[name] if outcome.error),
     )
 
@@ -105,6 +118,12 @@ def _compare(outcomes: Outcomes, name: str) -> Shift:
     found = difference_interval(half, single)
     means = (float(np.mean(single)), float(np.mean(half)))
     return Shift(single, half, means, found.value, found.low, found.high, float(np.std(single, ddof=1)))
+
+
+def _count_verdicts(outcomes: Sequence[Outcome]) -> str:
+    """Most frequent first, ties by name."""
+    given = Counter(str(o.scores["verdict"]) for o in outcomes if o.scores and o.scores.get("verdict"))
+    return ", ".join(f"{name} {n}" for name, n in sorted(given.items(), key=lambda pair: (-pair[1], pair[0])))
 
 
 def read_rank(m4: float) -> str:
@@ -121,8 +140,8 @@ def read_rank(m4: float) -> str:
     return f"far {side}" if distance > FAR else side
 
 
-def conclude(m4: Shift, m2: Shift) -> Conclusion:
-    """Does the precision change what is concluded of a model?
+def conclude(m4: Shift, m2: Shift | None) -> Conclusion:
+    """Does the precision change what is concluded of a model by its metrics? M2 may not apply.
 
     Returns:
         ``same``: M4 reads the same in both precisions, and the Welch intervals of the differences in M4 and in M2 cover
@@ -130,9 +149,10 @@ def conclude(m4: Shift, m2: Shift) -> Conclusion:
         differently, while the interval of M4 covers 0, so that other seeds could do it too. ``changed``: it reads
         differently and the interval leaves 0 out. ``not measured``: a cell failed.
     """
-    if np.isnan([*m4.means, *m2.means]).any():
+    shifts = [m4] if m2 is None else [m4, m2]
+    if np.isnan([shift.means for shift in shifts]).any():
         return "not measured"
     is_same = read_rank(m4.means[0]) == read_rank(m4.means[1])
     if is_same:
-        return "same" if m4.covers_zero and m2.covers_zero else "same, shifted"
+        return "same" if all(shift.covers_zero for shift in shifts) else "same, shifted"
     return "not told apart" if m4.covers_zero else "changed"

@@ -59,8 +59,9 @@ batches and all settings are the same, and only the products of training and unl
 training are in TF32 on a GPU, as torch has it. "Difference" is the mean over seeds in bfloat16 minus that in float32,
 with Welch's 95% interval; "seed SD" is the standard deviation over seeds in float32, which is what another seed does.
 Seeds of text share one model that was trained before them in each precision, so that their spread holds less than all
-that varies. M4 is read as in the findings: near 0.50 (within 0.03), above or below,
-far above or far below (beyond 0.10).
+that varies. M4 is read as in the findings: near 0.50 (within 0.03), above or below, far above or far below (beyond
+0.10). Where two readings or two counts of verdicts differ, that of float32 stands first; a table with verdicts compares
+whole studies (`--results`), which were not timed in turns.
 
 The conclusion is the *same* if M4 reads the same in both and the intervals of M4 and of M2 cover 0; *same, shifted* if
 it reads the same but an interval leaves 0 out (up to one in twenty does so by chance); *not told apart* if it reads
@@ -195,7 +196,7 @@ def _describe_precisions(benches: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _sum_up_precisions(rows: Sequence[Mapping[str, Any]]) -> str:
     done = [row for row in rows if row["conclusion"] != "not measured"]
-    shifts = [row[name] for row in done for name in ("m4", "m2")]
+    shifts = [row[name] for row in done for name in ("m4", "m2") if row[name]]
     n_apart = sum(not shift["low"] <= 0 <= shift["high"] for shift in shifts)
     n_alike = sum(row["readings"][0] == row["readings"][1] for row in done)
     m4, accuracy = (
@@ -209,24 +210,31 @@ def _sum_up_precisions(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def _precision_table(rows: Iterable[Mapping[str, Any]]) -> str:
     header = (
-        *("dataset", "model", "method", "seeds", "M4 float32", "M4 bfloat16", "difference", "seed SD", "M4 reads"),
-        *("M2 float32", "M2 bfloat16", "difference", "seed SD", "test accuracy", "faster by", "conclusion"),
+        *("dataset", "model", "forget", "method", "seeds"),
+        *("M4 float32", "M4 bfloat16", "difference", "seed SD", "M4 reads"),
+        *("M2 float32", "M2 bfloat16", "difference", "seed SD"),
+        *("test accuracy", "verdicts", "faster by", "conclusion"),
     )
     return _table(
         header,
         [
             (
-                *(row["dataset"], row["architecture"], row["method"], str(row["n_seeds"])),
+                *(row["dataset"], row["architecture"], _name_forget(row), row["method"], str(row["n_seeds"])),
                 *_shift_cells(row["m4"], 3),
                 " / ".join(dict.fromkeys(row["readings"])),
-                *_shift_cells(row["m2"], 4),
+                *(_shift_cells(row["m2"], 4) if row["m2"] else ("",) * 4),
                 " / ".join(f"{value:.3f}" for value in row["test_accuracy"]["means"]),
-                f"{row['speedup']:.2f}x",
+                " / ".join(dict.fromkeys(row["verdicts"])),
+                f"{row['speedup']:.2f}x" if row["speedup"] else "",
                 row["conclusion"],
             )
             for row in rows
         ],
     )
+
+
+def _name_forget(row: Mapping[str, Any]) -> str:
+    return f"{row['forget_fraction']:.0%}" if row["forget_choice"] == "random" else row["forget_choice"]
 
 
 def _shift_cells(shift: Mapping[str, Any], n_digits: int) -> tuple[str, ...]:

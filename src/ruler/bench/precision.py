@@ -2,13 +2,14 @@
 
 import argparse
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from ruler.bench.agreement import PrecisionRow, summarise
 from ruler.bench.measure import describe_machine
+from ruler.bench.recorded import compare_pairs, describe_pairs, read_pairs
 from ruler.core.checks import check_number
 from ruler.core.errors import InputError
 from ruler.core.files import write_atomically
@@ -148,6 +149,9 @@ def main() -> None:
     """`python -m ruler.bench.precision --json FILE`: float32 against bfloat16 on the diagnostic studies' models."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--json", type=Path, required=True, help="write all numbers to this file, seed by seed")
+    parser.add_argument(
+        "--results", nargs="+", type=Path, help="run nothing: compare the precisions in these results files instead"
+    )
     parser.add_argument("--device", choices=tuple(DEFAULTS), default="cpu")
     parser.add_argument("--datasets", nargs="+", help="diagnostic datasets")
     parser.add_argument("--architectures", nargs="+", help="each dataset takes those that are made for it")
@@ -156,16 +160,24 @@ def main() -> None:
     parser.add_argument("--language-model", help="folder of a transformers model, for texts")
     parser.add_argument("--size", choices=("full", "smoke"), help="smoke: few records, one epoch")
     options = vars(parser.parse_args())
-    path, device = options.pop("json"), options.pop("device")
+    path, device, results = options.pop("json"), options.pop("device"), options.pop("results")
+    if results is not None:
+        recorded = read_pairs(results)
+        _save(path, describe_pairs(recorded), compare_pairs(recorded))
+        return
     given = {name: tuple(v) if isinstance(v, list) else v for name, v in options.items() if v is not None}
     settings = replace(DEFAULTS[device], **_widen(given))
-    rows: dict[tuple[str, ...], dict[str, Any]] = {}
+    rows: dict[tuple[str, ...], PrecisionRow] = {}
     for row in compare_precisions(settings, on_job=lambda line: print(line, flush=True)):
         name = row.dataset, row.architecture, row.method
-        rows[name] = row.as_dict()
-        numbers = {"machine": _describe(settings), "precision": list(rows.values())}
-        write_atomically(path, json.dumps(numbers, indent=2) + "\n")
+        rows[name] = row
+        _save(path, _describe(settings), rows.values())
         print(f"{' '.join(name)}, {row.n_seeds} seeds: {row.conclusion}", flush=True)
+
+
+def _save(path: Path, machine: dict[str, Any], rows: Iterable[PrecisionRow]) -> None:
+    numbers = {"machine": machine, "precision": [row.as_dict() for row in rows]}
+    write_atomically(path, json.dumps(numbers, indent=2) + "\n")
 
 
 def _widen(given: dict[str, Any]) -> dict[str, Any]:

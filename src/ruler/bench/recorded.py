@@ -1,0 +1,72 @@
+"""Studies that were run in both precisions -> whether they lead to the same conclusions, condition by condition."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from ruler.bench.agreement import PrecisionRow, summarise
+from ruler.core.errors import InputError
+from ruler.experiment.cell import Outcome
+from ruler.experiment.grid import Cell
+from ruler.experiment.settings import PRECISIONS
+from ruler.experiment.store import load_results
+
+_CONDITION = ["study", "dataset", "architecture", "forget_choice", "forget_fraction", "size", "method"]
+_SCORES = ("m4", "m2", "test_accuracy", "verdict")
+_PROVENANCE = ["machine", "torch_version", "ruler_version", "commit"]
+_FEWEST_SEEDS = 2
+
+
+def read_pairs(paths: Sequence[Path]) -> pd.DataFrame:
+    """Cells that were run in both precisions, in at least two seeds of their condition.
+
+    Args:
+        paths: Results files of runs, or .parquet files of rows; of a cell that stands in several, the last counts.
+
+    Raises:
+        InputError: A file is not there, or there is no such cell.
+        FileFormatError: Not a results file.
+    """
+    files = [pd.read_parquet(path) if path.suffix == ".parquet" else load_results(path) for path in paths]
+    rows = pd.concat(files, ignore_index=True).drop_duplicates([*_CONDITION, "precision", "seed"], keep="last")
+    rows = rows[rows["precision"].isin(PRECISIONS)]
+    rows = rows[rows.groupby([*_CONDITION, "seed"])["precision"].transform("nunique") == len(PRECISIONS)]
+    rows = rows[rows.groupby(_CONDITION)["seed"].transform("nunique") >= _FEWEST_SEEDS]
+    if rows.empty:
+        raise InputError(
+            "results must hold a study in float32 and in bfloat16, with two seeds in both; got none. "
+            "Run `ruler reproduce STUDY --precision` with the other one into a folder of its own, and name both."
+        )
+    return rows
+
+
+def compare_pairs(rows: pd.DataFrame) -> list[PrecisionRow]:
+    """Does bfloat16 change what recorded studies conclude? A row a condition, without times: runs were not in turns."""
+    conditions = rows.sort_values("seed").groupby(_CONDITION)
+    return [summarise(_recall(condition), is_timed=False) for _, condition in conditions]
+
+
+def _recall(condition: pd.DataFrame) -> dict[str, list[Outcome]]:
+    """Rows of one condition -> precision -> outcomes, as if they had just been measured."""
+    outcomes: dict[str, list[Outcome]] = {}
+    for row in condition.to_dict("records"):
+        cell = Cell(**{name: row[name] for name in (*_CONDITION, "seed", "precision")})
+        scores: dict[str, Any] = {name: row[name] for name in _SCORES if pd.notna(row[name])}
+        outcomes.setdefault(row["precision"], []).append(Outcome(cell, scores, row["elapsed_s"]))
+    return outcomes
+
+
+def describe_pairs(rows: pd.DataFrame) -> dict[str, str]:
+    """Where the rows of each precision were made."""
+    places = rows.groupby("precision")[_PROVENANCE].agg(_join)
+    return {
+        f"{name} on": f"{place['machine']} (torch {place['torch_version']}, ruler {place['ruler_version']}, "
+        f"commit {place['commit']})"
+        for name, place in places.iterrows()
+    }
+
+
+def _join(values: "pd.Series[str]") -> str:
+    return "; ".join(sorted(set(values)))

@@ -45,7 +45,7 @@ class StudySettings:
         models: ``trained`` here, or ``imported`` from published checkpoints.
         architectures: Of diagnostic studies; each dataset takes those made for it.
         forget_choices: How whole groups are chosen; others than ``random`` get rows of the references alone.
-        precision: Of diagnostic training on a GPU, a CPU trains in float32; None elsewhere.
+        precision: Of diagnostic training; None elsewhere.
         size: ``smoke`` runs a diagnostic study on few records for an epoch, to see that it runs.
 
     Example:

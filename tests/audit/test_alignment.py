@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from scipy.linalg import orthogonal_procrustes
+from scipy.linalg import orthogonal_procrustes, polar
 from scipy.stats import ortho_group
 
 from ruler.audit.alignment import compare_through, fit_map, halve, pairing_similarity
@@ -41,6 +41,22 @@ def test_a_wider_oracle_has_an_aligned_similarity_only():
 
 def test_zero_rows_are_like_nothing():
     assert compare_through(np.zeros((1, 2)), np.ones((1, 2)), np.eye(2)).tolist() == [0.0]
+
+
+def test_units_that_fire_in_no_fitted_row_are_not_turned_by_rounding():
+    rng = np.random.default_rng(6)
+    source, target = np.maximum(rng.normal(size=(2, 300, 20)), 0.0)
+    source[:200, 12:] = target[:200, 14:] = 0.0
+    fitted = np.arange(200)
+    turn = fit_map(source, target, fitted)
+    for order in (fitted[::-1], rng.permutation(fitted)):
+        assert fit_map(source, target, order) == pytest.approx(turn, abs=1e-12)
+    product = _unit(source[:200]).T @ _unit(target[:200])
+    known = np.zeros((20, 20))
+    known[:12, :14], _ = polar(product[:12, :14])
+    assert turn == pytest.approx(known, abs=1e-12)
+    cosines = (_unit(source) @ turn * _unit(target)).sum(1)
+    assert compare_through(source, target, turn) == pytest.approx(cosines, abs=1e-12)
 
 
 def test_halves_share_no_row():

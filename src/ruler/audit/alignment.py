@@ -18,6 +18,9 @@ SURELY_PAIRED = 0.9
 WORTH_ALIGNING = 0.1
 """A map that raises the similarity by less shows models that differ, not axes that do."""
 
+_RESOLUTION = float(np.finfo(np.float32).eps)
+"""Of representations: directions that fitted rows hold less of, next to their strongest, are not known."""
+
 
 def halve(n_rows: int, seed: int) -> tuple[IndexArray, IndexArray]:
     """Rows to fit the map on and rows to judge it on, each sorted.
@@ -44,19 +47,23 @@ def fit_map(source: npt.NDArray[Any], target: npt.NDArray[Any], rows: IndexArray
         rows: Which rows to fit on; None for all. They are read in blocks.
 
     Returns:
-        (max(p, q), max(p, q)) orthogonal matrix, to be multiplied from the right.
+        (max(p, q), max(p, q)) matrix, to be multiplied from the right: orthogonal but for directions that the rows do
+        not hold in both models, such as units that never fire. These go to zero, as rounding alone would turn them.
 
     Example:
         >>> turned = np.array([[0.0, 1.0], [-1.0, 0.0]])
         >>> fit_map(np.eye(2), turned).round(12).tolist()
         [[0.0, 1.0], [-1.0, 0.0]]
+        >>> fit_map(np.eye(2)[:1], turned[:1]).round(12).tolist()
+        [[0.0, 1.0], [0.0, 0.0]]
     """
     width = max(source.shape[1], target.shape[1])
     product = np.zeros((width, width))
     for block in _iterate_rows(len(source), rows, width):
         product += _unit(source[block], width).T @ _unit(target[block], width)
-    left, _, right = svd(product)
-    turn: FloatArray = left @ right
+    left, strengths, right = svd(product)
+    is_known = strengths > _RESOLUTION * strengths[0]
+    turn: FloatArray = left[:, is_known] @ right[is_known]
     return turn
 
 
@@ -65,18 +72,30 @@ def compare_through(
 ) -> FloatArray:
     """Cosine similarity of each source row, mapped, to the same row of ``target``: (n,) in [-1, 1].
 
-    With ``rows``, of these alone. Rows are read in blocks.
+    What the map sends to zero is similar to nothing. With ``rows``, of these alone. Rows are read in blocks.
 
     Example:
         >>> compare_through(np.eye(2), np.eye(2)[::-1], np.eye(2)[::-1]).tolist()
         [1.0, 1.0]
+        >>> compare_through(np.array([[3.0, 4.0]]), np.array([[3.0, 4.0]]), np.diag([1.0, 0.0])).round(12).tolist()
+        [0.36]
     """
     width = len(turn)
     parts = [
-        similarity_of_unit_rows(_unit(source[block], width) @ turn, _unit(target[block], width))
+        _compare_mapped(_unit(source[block], width), _unit(target[block], width), turn)
         for block in _iterate_rows(len(source), rows, width)
     ]
     return np.concatenate(parts)
+
+
+def _compare_mapped(source: FloatArray, target: FloatArray, turn: FloatArray) -> FloatArray:
+    """The part of a source row that is not mapped stands in columns of its own, where the target has nothing."""
+    mapped = source @ turn
+    left_over = source - mapped @ turn.T
+    found: FloatArray = similarity_of_unit_rows(
+        np.hstack([mapped, left_over]), np.hstack([target, np.zeros_like(target)])
+    )
+    return found
 
 
 def _iterate_rows(n_rows: int, rows: IndexArray | None, width: int) -> Iterator[slice | IndexArray]:

@@ -9,13 +9,14 @@ import pytest
 from ruler.bench import precision
 from ruler.bench.document import write_document
 from ruler.bench.recorded import compare_pairs, describe_pairs, read_pairs
-from ruler.core.errors import InputError
+from ruler.core.errors import FileFormatError, InputError
 from ruler.paper.intervals import difference_interval
 
 ROW = {
     **{"study": "faces", "dataset": "lfw", "architecture": "resnet18", "size": "full", "elapsed_s": 9.0},
     **{"forget_choice": "random", "forget_fraction": 0.1, "method": "scrub", "precision": "float32", "seed": 0},
     **{"m4": 0.5, "m2": -0.1, "test_accuracy": 0.9, "verdict": "residual"},
+    **{"learning_rate": 5e-4, "batch_size": 128, "forget_seed": 999, "teacher_seed": None, "model": None},
     **{"machine": "a loom", "torch_version": "2.11.0", "ruler_version": "0.1.0", "commit": "abc"},
 }
 
@@ -48,7 +49,8 @@ def test_conditions_are_compared_over_the_seeds_that_both_precisions_have(tmp_pa
 
 
 def test_conditions_are_kept_apart_and_in_order(tmp_path: Path) -> None:
-    other = [{"forget_fraction": 0.01}, {"forget_choice": "pair"}, {"method": "original"}, {"dataset": "cifar10"}]
+    other: list[dict[str, Any]] = [{"forget_fraction": 0.01}, {"forget_choice": "pair"}, {"dataset": "cifar10"}]
+    other += [{"method": "original", "learning_rate": None}, {"learning_rate": 1.0}, {"model": "a-bert"}]
     rows = [row for change in ({}, *other) for row in make_runs(**change)]
     found = compare_pairs(read_pairs([save(tmp_path / "all.parquet", *rows[::-1])]))
     assert [(row.dataset, row.forget_choice, row.forget_fraction, row.method) for row in found] == [
@@ -56,7 +58,7 @@ def test_conditions_are_kept_apart_and_in_order(tmp_path: Path) -> None:
         ("lfw", "pair", 0.1, "scrub"),
         ("lfw", "random", 0.01, "scrub"),
         ("lfw", "random", 0.1, "original"),
-        ("lfw", "random", 0.1, "scrub"),
+        *[("lfw", "random", 0.1, "scrub")] * 3,
     ]
 
 
@@ -93,5 +95,17 @@ def test_a_study_in_one_precision_or_seed_is_not_compared(tmp_path: Path) -> Non
     single = save(tmp_path / "single.parquet", {"seed": 0}, {"seed": 1}, {"precision": "bfloat16"})
     with pytest.raises(InputError, match="results must hold a study in float32 and in bfloat16, with two seeds"):
         read_pairs([single])
-    with pytest.raises(InputError, match="does not exist"):
-        read_pairs([tmp_path / "none.sqlite"])
+
+
+@pytest.mark.parametrize("name", ["none.sqlite", "none.parquet"])
+def test_a_missing_file_is_told_of(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InputError, match=rf"{name}, which does not exist"):
+        read_pairs([tmp_path / name])
+
+
+def test_files_that_hold_no_rows_are_told_of(tmp_path: Path) -> None:
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1 no more PAR1")
+    pd.DataFrame({"study": ["faces"]}).to_parquet(tmp_path / "other.PARQUET")
+    for name in ("broken.parquet", "other.PARQUET"):
+        with pytest.raises(FileFormatError, match=f"results must be rows that .* wrote; got .*{name}"):
+            read_pairs([tmp_path / name])

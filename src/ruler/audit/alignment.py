@@ -19,7 +19,7 @@ WORTH_ALIGNING = 0.1
 """A map that raises the similarity by less shows models that differ, not axes that do."""
 
 _RESOLUTION = float(np.finfo(np.float32).eps)
-"""Of representations: directions that fitted rows hold less of, next to their strongest, are not known."""
+"""Of a similarity: a direction that fitted rows hold less of, as a share of their strongest, squared, adds no more."""
 
 
 def halve(n_rows: int, seed: int) -> tuple[IndexArray, IndexArray]:
@@ -81,21 +81,23 @@ def compare_through(
         [0.36]
     """
     width = len(turn)
-    parts = [
-        _compare_mapped(_unit(source[block], width), _unit(target[block], width), turn)
-        for block in _iterate_rows(len(source), rows, width)
-    ]
+    loses_nothing = np.allclose(turn @ turn.T, np.eye(width))
+    parts = []
+    for block in _iterate_rows(len(source), rows, width):
+        unit, other = _unit(source[block], width), _unit(target[block], width)
+        mapped = unit @ turn
+        if not loses_nothing:
+            mapped, other = _keep_norms(unit, mapped, other, turn)
+        parts.append(similarity_of_unit_rows(mapped, other))
     return np.concatenate(parts)
 
 
-def _compare_mapped(source: FloatArray, target: FloatArray, turn: FloatArray) -> FloatArray:
-    """The part of a source row that is not mapped stands in columns of its own, where the target has nothing."""
-    mapped = source @ turn
-    left_over = source - mapped @ turn.T
-    found: FloatArray = similarity_of_unit_rows(
-        np.hstack([mapped, left_over]), np.hstack([target, np.zeros_like(target)])
-    )
-    return found
+def _keep_norms(
+    unit: FloatArray, mapped: FloatArray, target: FloatArray, turn: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """What a row lost to the map, in columns of its own where the target has nothing: rows of norm 1 again."""
+    lost = unit - mapped @ turn.T
+    return np.hstack([mapped, lost]), np.hstack([target, np.zeros_like(target)])
 
 
 def _iterate_rows(n_rows: int, rows: IndexArray | None, width: int) -> Iterator[slice | IndexArray]:

@@ -53,15 +53,15 @@ identities within classes, as an embedding of faces has them.
 """
 _PRECISION = """## Mixed precision
 
-Cells of the diagnostic studies, trained and unlearned twice by `python -m ruler.bench.precision`: seeds, records,
-batches and all settings are the same, and only the products of training and unlearning are in float32 or in bfloat16
+Cells of the diagnostic studies, trained and unlearned twice, by `python -m ruler.bench.precision` in turns or, where
+verdicts are given, as studies of their own that were compared afterwards (`--results`). Seeds, records, batches
+and all settings are the same, and only the products of training and unlearning are in float32 or in bfloat16
 (autocast; weights, optimiser, losses and the reading of representations stay in float32). Convolutions of float32
 training are in TF32 on a GPU, as torch has it. "Difference" is the mean over seeds in bfloat16 minus that in float32,
 with Welch's 95% interval; "seed SD" is the standard deviation over seeds in float32, which is what another seed does.
 Seeds of text share one model that was trained before them in each precision, so that their spread holds less than all
 that varies. M4 is read as in the findings: near 0.50 (within 0.03), above or below, far above or far below (beyond
-0.10). Where two readings or two counts of verdicts differ, that of float32 stands first; a table with verdicts compares
-whole studies (`--results`), which were not timed in turns.
+0.10). Where two readings or two counts of verdicts differ, that of float32 stands first.
 
 The conclusion is the *same* if M4 reads the same in both and the intervals of M4 and of M2 cover 0; *same, shifted* if
 it reads the same but an interval leaves 0 out (up to one in twenty does so by chance); *not told apart* if it reads

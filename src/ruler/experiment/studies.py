@@ -23,9 +23,9 @@ from ruler.experiment.settings import (
 def _diagnose(name: str, *datasets: str, **settings: Any) -> StudySettings:
     """A diagnostic study of section 5.5: five seeds, all methods, original and oracle beside them, in float32.
 
-    All were run in bfloat16 too (`ruler.bench.precision`, docs/diagnostics.md). It moves M4 of the FT-Transformer after
-    NegGrad+ by 0.02, which a finding turns on, M4 of texts, and an audit's verdict by M4 on the CNN; it leaves those on
-    ResNet-18 as they are and saves a quarter of its time, for which we do not record rows of two kinds.
+    bfloat16 was compared with it (`ruler.bench.precision`, docs/diagnostics.md): a finding on the FT-Transformer and a
+    verdict on the CNN turn on it, for texts it is not shown to be harmless, and what it saves on ResNet-18 is a quarter
+    of the time.
     """
     architectures = dict.fromkeys(model for key in datasets for model in DOMAINS[key].architectures)
     return StudySettings(

@@ -122,7 +122,7 @@ def test_the_same_cells_run_in_both_precisions(
         assert row["m2"]["means"][0] == pytest.approx(row["m2"]["means"][1], abs=0.05)
         assert row["n_seeds"] == len(row["m4"]["float32"]) == len(row["m4"]["bfloat16"]) == 2
     write_document([numbers], tmp_path / "page.md")
-    assert "| higgs | residual_mlp | neggrad_plus | 2 |" in (tmp_path / "page.md").read_text()
+    assert "| higgs | residual_mlp | 5% | neggrad_plus | 2 |" in (tmp_path / "page.md").read_text()
 
 
 def test_a_run_that_is_cut_short_has_the_seeds_that_it_got_to(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,6 +96,8 @@ def test_a_cluster_is_asked_for_by_name(recorder: Recorder, tmp_path: Path) -> N
         (["primary", "--jobs", "0"], "jobs must be a whole number of at least 1"),
         (["primary", "--device", "cuda", "--engine", "protocol"], "device must be cpu for the engine protocol"),
         (["primary", "--checkpoints", "/no/such/folder"], "checkpoints must be a folder"),
+        (["images", "--engine", "ensemble"], "engine must be left out for diagnostic studies"),
+        (["images", "--export-checkpoints", "models"], "export-checkpoints must be used with models of the engine"),
     ],
 )
 def test_misuse_is_said_before_anything_runs(

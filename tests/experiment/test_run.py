@@ -234,6 +234,8 @@ def test_diagnostic_studies_keep_their_engine_and_take_the_precision_that_is_ask
         for precision in ("float32", "bfloat16"):
             chosen = choose_variant(asked, engine=None, device=device, is_imported=False, precision=precision)
             assert [study.precision for study in chosen] == [precision, precision]
+    with pytest.raises(InputError, match=r"engine must be left out for diagnostic studies.*; got 'ensemble'"):
+        choose_variant(asked, engine="ensemble", device="cpu", is_imported=False)
     with pytest.raises(UnknownNameError, match="precision must be one of"):
         choose_variant(asked, engine=None, device="cpu", is_imported=False, precision="half")
     with pytest.raises(InputError, match=r"precision must be used with a diagnostic study: .*; got primary"):

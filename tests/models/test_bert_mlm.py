@@ -1,5 +1,7 @@
 """Which language model is used is always known, and none is swapped for another in silence."""
 
+import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -80,10 +82,23 @@ def test_models_of_another_kind_are_told(tmp_path) -> None:
 
 
 def test_folder_is_taken_as_it_is(bert_folder) -> None:
-    assert resolve_language_model(bert_folder) == (bert_folder, "bert")
+    folder, description = resolve_language_model(bert_folder)
+    assert folder == bert_folder
+    assert re.fullmatch(r"bert \([0-9a-f]{8}\)", description)
     assert resolve_language_model(str(bert_folder)).folder == bert_folder
     with pytest.raises(FileFormatError, match=r"must be a folder with a config\.json; got none in it"):
         resolve_language_model(bert_folder.parent)
+
+
+def test_models_in_folders_of_one_name_are_told_apart(bert_folder, tmp_path) -> None:
+    same, other = tmp_path / "same" / "bert", tmp_path / "other" / "bert"
+    for folder in (same, other):
+        shutil.copytree(bert_folder, folder)
+    weights = next(other.glob("*.safetensors"))
+    weights.write_bytes(weights.read_bytes()[:-1] + b"?")
+    described = resolve_language_model(bert_folder).description
+    assert resolve_language_model(same).description == described
+    assert resolve_language_model(other).description != described
 
 
 def test_default_is_the_papers_model(monkeypatch, bert_folder) -> None:

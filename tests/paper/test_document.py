@@ -1,6 +1,8 @@
 import math
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from ruler.paper.comparison import compare_numbers
@@ -117,6 +119,13 @@ def test_every_reason_can_apply(all_comparison):
     traits = frozenset({"ensemble", OTHER_ENCODER, FEWER_ROWS, OTHER_THAN_IDENTITIES, UNTESTED_IDENTITIES})
     stated = {text for row in rows for text in explain(row, traits)}
     assert stated == {entry.text for entry in EXPLANATIONS}
+
+
+def test_a_reason_for_faces_rests_on_whole_runs_alone():
+    recorded = Path(__file__).parents[2] / "docs" / "results.parquet"
+    faces = check_results(pd.read_parquet(recorded, filters=[("study", "==", "faces")]))
+    assert OTHER_THAN_IDENTITIES in find_traits(faces)
+    assert UNTESTED_IDENTITIES in find_traits(faces.assign(size="smoke"))
 
 
 def test_a_diagnostic_reason_is_stated_only_of_runs_it_is_true_of(diagnostics):

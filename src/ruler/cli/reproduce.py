@@ -22,6 +22,7 @@ from ruler.experiment.run import (
     RunSettings,
     Summary,
     export_models,
+    list_exported,
     run_studies,
 )
 from ruler.experiment.settings import StudySettings
@@ -89,7 +90,9 @@ def reproduce(
     export_checkpoints: Annotated[Path | None, typer.Option(help="Write models under the published names.")] = None,
     language_model: Annotated[
         str | None,
-        typer.Option(help="Folder of a transformers model for the study clinical; by default Bio_ClinicalBERT."),
+        typer.Option(
+            help="For clinical: transformers folder or hub name; by default Bio_ClinicalBERT, or the packaged encoder."
+        ),
     ] = None,
     smoke: Annotated[
         bool, typer.Option("--smoke", help="A diagnostic study on few records for one epoch: does it run here?")
@@ -111,6 +114,8 @@ def reproduce(
     studies = choose_variant(
         small, engine=engine, device=device, is_imported=checkpoints is not None, precision=precision
     )
+    if export_checkpoints is not None:
+        list_exported(studies)  # or hours would pass before it is refused
     settings = RunSettings(
         out=out,
         n_jobs=jobs,

@@ -143,16 +143,12 @@ def run_studies(
     )
 
 
-def export_models(studies: Sequence[StudySettings], settings: RunSettings, folder: Path) -> int:
-    """Write the originals and oracles of the studies under the authors' file names; returns how many cells had some.
-
-    Only models of the paper's own forget sets, trained full batch by the protocol, have such a name.
+def list_exported(studies: Sequence[StudySettings]) -> list[Cell]:
+    """Cells of models that have a published name: of the paper's own forget sets, trained full batch by the protocol.
 
     Raises:
         InputError: No study has such models.
     """
-    from ruler.experiment.protocol import ProtocolBench
-
     cells = [
         cell
         for study in studies
@@ -165,6 +161,18 @@ def export_models(studies: Sequence[StudySettings], settings: RunSettings, folde
             "export-checkpoints must be used with models of the engine protocol, trained full batch on the paper's "
             "forget sets; got a study without any. Run the study primary on the CPU."
         )
+    return cells
+
+
+def export_models(studies: Sequence[StudySettings], settings: RunSettings, folder: Path) -> int:
+    """Write the originals and oracles of the studies under the authors' file names; returns how many cells had some.
+
+    Raises:
+        InputError: No study has such models, see `list_exported`.
+    """
+    from ruler.experiment.protocol import ProtocolBench
+
+    cells = list_exported(studies)
     workplace = Workplace(settings.models, settings.checkpoints)
     for job in group_jobs(cells):
         bench = ProtocolBench(job.cells[0].dataset, workplace)

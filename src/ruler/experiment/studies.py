@@ -205,14 +205,19 @@ def choose_variant(
     with models trained here in any case. Diagnostic studies train in ``precision``, by default in their own.
 
     Raises:
-        InputError: The protocol on a GPU, an ensemble of imported models, imported models for mini batches alone, or
-            a precision where no study is diagnostic.
+        InputError: The protocol on a GPU, an ensemble of imported models, imported models for mini batches alone, an
+            engine where all studies are diagnostic, or a precision where none is.
 
     Example:
         >>> gpu = choose_variant(tuple(STUDIES.values()), engine=None, device="cuda", is_imported=False)
         >>> {study.name: study.engine for study in gpu}["minibatch"]
         'protocol'
     """
+    if engine is not None and all(study.engine == "diagnostic" for study in studies):
+        raise InputError(
+            f"engine must be left out for diagnostic studies, which have their own; got {engine!r}. "
+            "Choose their device and precision instead."
+        )
     chosen = Registry("engine", {name: name for name in ENGINES})[
         engine or ("ensemble" if _is_cuda(device) else "protocol")
     ]

@@ -1,6 +1,8 @@
 """Masked language models of the BERT kind, pretrained: which one, where it lies, and how it is loaded."""
 
+import hashlib
 import importlib.util
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -97,7 +99,7 @@ def resolve_language_model(name: str | Path | None = None) -> LanguageModel:
             where that cannot be had, the packaged encoder. A model that is named is never replaced by another.
 
     Returns:
-        Its folder, and a description for the results.
+        Its folder, and a description for the results: of a folder its name and a hash of what it holds.
 
     Raises:
         FileFormatError: A folder without a model.
@@ -111,7 +113,7 @@ def resolve_language_model(name: str | Path | None = None) -> LanguageModel:
     if name is not None and (Path(name).expanduser().exists() or str(name).count("/") != 1):
         folder = Path(name).expanduser()
         check_folder(folder)
-        return LanguageModel(folder, folder.resolve().name)
+        return LanguageModel(folder, f"{folder.resolve().name} ({_hash_files(folder.resolve())})")
     wanted = CLINICAL_MODEL if name is None else str(name)
     if (found := find_hub_model(wanted)) is not None:
         return LanguageModel(found, wanted)
@@ -120,8 +122,19 @@ def resolve_language_model(name: str | Path | None = None) -> LanguageModel:
     advice = "give the folder of another model" if name is not None else 'run: pip install "ruler-audit[clinical]"'
     raise DownloadError(
         f"{wanted} must be in the Hugging Face cache or in reach; got neither. "
-        f"Run `hf download {wanted}` where there is a network, or {advice}"
+        f"Run `hf download {wanted}` where there is a network, or {advice}."
     )
+
+
+@lru_cache
+def _hash_files(folder: Path) -> str:
+    """Eight digits that tell a model from another in a folder of the same name: of its config and weights."""
+    files = [folder / "config.json", *sorted(folder.glob("*.safetensors"))]
+    digest = hashlib.sha256()
+    for file in files:
+        with file.open("rb") as stream:
+            digest.update(hashlib.file_digest(stream, "sha256").digest())
+    return digest.hexdigest()[:8]
 
 
 def check_language_model(name: str | Path | None = None) -> None:

@@ -15,6 +15,7 @@ from ruler.experiment.grid import group_jobs, list_cells
 from ruler.experiment.run import RESULTS_FILE, STUDY_FILE, RunSettings, run_studies
 from ruler.experiment.store import Provenance, ResultStore
 from ruler.experiment.studies import choose_studies, shrink_studies
+from ruler.models.bert_mlm import resolve_language_model
 
 
 def run_small(name: str, *, datasets: tuple[str, ...], methods: tuple[str, ...], workplace: Workplace) -> list[Outcome]:
@@ -84,7 +85,9 @@ def test_clinical_text(tmp_path: Path, language_model: Path) -> None:
         workplace=Workplace(tmp_path / "models", judge=judge, language_model=str(language_model)),
     )
     check(outcomes)
-    assert {str(outcome.scores["model"]) for outcome in outcomes if outcome.scores} == {"tiny"}
+    (model,) = {str(outcome.scores["model"]) for outcome in outcomes if outcome.scores}
+    assert model == resolve_language_model(language_model).description
+    assert model.startswith("tiny (")
     bare = [outcome.cell.method for outcome in outcomes if outcome.cell.dataset == "mtsamples_rows"]
     assert sorted(bare) == ["oracle", "original"]
     heads = list((tmp_path / "models").rglob("*.safetensors"))

@@ -37,6 +37,17 @@ def test_only_bad_teacher_has_teacher_seeds() -> None:
     assert teachers == {("scrub", None), *(("bad_teacher", seed) for seed in (100, 101, 102))}
 
 
+def test_groups_that_are_not_drawn_have_the_same_cells_whatever_fractions_a_run_takes() -> None:
+    def find_chosen(*fractions: float) -> set[str]:
+        cells = list_cells(replace(STUDIES["faces"], forget_fractions=fractions))
+        assert {cell.forget_fraction for cell in cells if cell.forget_choice == "random"} == set(fractions)
+        return {cell.key for cell in cells if cell.forget_choice != "random"}
+
+    whole = {cell.key for cell in list_cells(STUDIES["faces"]) if cell.forget_choice != "random"}
+    assert find_chosen(0.05) == find_chosen(0.01, 0.2) == whole
+    assert len(whole) == 3 * 2 * 5  # choices, original and oracle, seeds
+
+
 def test_every_field_is_part_of_the_key() -> None:
     cell = Cell("primary", "adult", "scrub", 0.05, 0, 5e-4)
     changed: dict[str, object] = dict.fromkeys(asdict(cell), "other") | dict.fromkeys(

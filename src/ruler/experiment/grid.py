@@ -11,7 +11,7 @@ from ruler.data import TABULAR_SETS
 from ruler.experiment.domains import DOMAINS
 from ruler.experiment.settings import StudySettings
 
-CELL_VERSIONS = {"protocol": 1, "ensemble": 1, "diagnostic": 2}
+CELL_VERSIONS = {"protocol": 1, "ensemble": 1, "diagnostic": 3}
 """By engine, raised with every change that can move a number in its rows; part of each cell's key."""
 
 _LATER_FIELDS = ("architecture", "forget_choice", "precision", "size")
@@ -20,6 +20,9 @@ _LATER_FIELDS = ("architecture", "forget_choice", "precision", "size")
 _TRAINING_EPOCHS, _UNLEARNING_EPOCHS = 50, 10
 _STEP_COST = {"residual_mlp": 2, "ft_transformer": 10, "small_cnn": 4, "resnet18": 40, "bert_mlm": 100}
 """What a record costs in a training step, against one of the tabular MLP."""
+
+_CHOSEN_FRACTION = 0.1
+"""What the most frequent groups shall hold, whatever fractions a run takes; one or two alone hold what they hold."""
 
 _TRAIN_SHARE = 0.8
 _FIXED_ROWS = 1500  # what a model costs whatever its size, in rows: steps of a tiny set are bound by call overhead
@@ -128,11 +131,7 @@ def _generate_cells(study: StudySettings) -> Iterator[Cell]:
         if dataset in DOMAINS and architecture not in DOMAINS[dataset].architectures:
             continue
         is_control = dataset in DOMAINS and DOMAINS[dataset].is_control
-        for choice, forget_seed, fraction, seed in product(
-            study.forget_choices, study.forget_seeds, study.forget_fractions, study.seeds
-        ):
-            if choice != "random" and fraction != max(study.forget_fractions):
-                continue  # one row of each shows what the choice of groups does
+        for (choice, fraction), forget_seed, seed in product(_list_choices(study), study.forget_seeds, study.seeds):
             for method, rate, teacher_seed in _list_methods(study, is_bare=is_control or choice != "random"):
                 yield Cell(
                     study=study.name,
@@ -151,6 +150,12 @@ def _generate_cells(study: StudySettings) -> Iterator[Cell]:
                     precision=study.precision,
                     size=study.size,
                 )
+
+
+def _list_choices(study: StudySettings) -> list[tuple[str, float]]:
+    """How groups are chosen, and what share of the records they shall hold; one row shows what another choice does."""
+    at_random = [("random", fraction) for fraction in study.forget_fractions if "random" in study.forget_choices]
+    return at_random + [(choice, _CHOSEN_FRACTION) for choice in study.forget_choices if choice != "random"]
 
 
 def _list_methods(study: StudySettings, *, is_bare: bool = False) -> list[tuple[str, float | None, int | None]]:

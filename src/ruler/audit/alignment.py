@@ -19,7 +19,7 @@ WORTH_ALIGNING = 0.1
 """A map that raises the similarity by less shows models that differ, not axes that do."""
 
 _RESOLUTION = float(np.finfo(np.float32).eps)
-"""Of a similarity: a direction that fitted rows hold less of, as a share of their strongest, squared, adds no more."""
+"""Least strength of a known direction, next to the strongest; a similarity in float32 would not show a weaker one."""
 
 
 def halve(n_rows: int, seed: int) -> tuple[IndexArray, IndexArray]:

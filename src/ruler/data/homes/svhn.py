@@ -42,7 +42,7 @@ def read_digits(path: Path, n_images: int) -> tuple[npt.NDArray[np.uint8], npt.N
     """
     matlab = load_optional("scipy.io.matlab", "reading SVHN")
     try:
-        content = matlab.loadmat(path, variable_names=["X", "y"])
+        content = matlab.loadmat(path, variable_names=["X", "y"])  # scipy implements no files of version 7.3
         images, labels = content["X"], content["y"].ravel()
     except (OSError, ValueError, KeyError, TypeError, NotImplementedError, matlab.MatReadError) as error:
         raise FileFormatError(f"{path.name} must be a MATLAB file with X and y; got another ({error!r}).") from error

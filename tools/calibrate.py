@@ -29,9 +29,9 @@ from measured import (
 from scipy.stats import norm, ttest_1samp
 from worlds import FAST, FASTER, POWER_SETS, SIZES, SYNTHETIC, memorised, perfect, perfect_unpaired
 
-from ruler.audit import AuditSettings, gather_evidence
-from ruler.audit.conclusions import conclude_metrics
-from ruler.audit.verdict import adjust_deciding, decide_overall
+from ruler.auditing import AuditSettings, gather_evidence
+from ruler.auditing.conclusions import conclude_metrics
+from ruler.auditing.verdict import adjust_deciding, decide_overall
 from ruler.core.files import write_atomically
 from ruler.metrics import calibration_gap
 from ruler.stats.equivalence import minimum_detectable_effect

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ruler.audit import AuditSettings
+from ruler.auditing import AuditSettings
 from ruler.data import load_tabular
 from ruler.models import TabularMLP
 from ruler.training import TrainingSettings, train_classifier

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 from ruler.core.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from ruler.audit.audit import audit as audit
-    from ruler.audit.findings import Report as Report
-    from ruler.audit.models import audit_models as audit_models
-    from ruler.audit.settings import AuditSettings as AuditSettings
+    from ruler.auditing.audit import audit as audit
+    from ruler.auditing.findings import Report as Report
+    from ruler.auditing.models import audit_models as audit_models
+    from ruler.auditing.settings import AuditSettings as AuditSettings
     from ruler.core.errors import RulerError as RulerError
     from ruler.core.types import Embeddings as Embeddings
     from ruler.core.types import Neighbors as Neighbors
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from ruler.unlearning import unlearn as unlearn
 
 _HOME_OF = {
-    "AuditSettings": "ruler.audit.settings",
+    "AuditSettings": "ruler.auditing.settings",
     "Embeddings": "ruler.core.types",
     "Neighbors": "ruler.core.types",
-    "Report": "ruler.audit.findings",
+    "Report": "ruler.auditing.findings",
     "RulerError": "ruler.core.errors",
     "all_metrics": "ruler.metrics",
-    "audit": "ruler.audit",
-    "audit_models": "ruler.audit.models",
+    "audit": "ruler.auditing.audit",
+    "audit_models": "ruler.auditing.models",
     "cosine_similarity": "ruler.metrics",
     "embed": "ruler.embeddings",
     "find_neighbors": "ruler.neighbors",

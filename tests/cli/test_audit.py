@@ -13,7 +13,7 @@ import torch
 from tests.experiment.fake_ray import FakeRay, WorkerCrashedError
 
 import ruler.cli
-from ruler.audit.settings import AuditSettings
+from ruler.auditing.settings import AuditSettings
 from ruler.cli.audit_config import read_config
 from ruler.cli.audit_models import find_factory, importable, load_model
 from ruler.cli.audit_records import load_groups, load_records
@@ -631,7 +631,7 @@ def test_a_folder_of_shards_is_one_file(run, tmp_path):
 
 
 def test_a_long_audit_says_what_it_will_take(run, tmp_path, monkeypatch):
-    monkeypatch.setattr("ruler.audit.plan.WORTH_PLANNING", 1e3)
+    monkeypatch.setattr("ruler.auditing.plan.WORTH_PLANNING", 1e3)
     _, out, err = run(*write_rows(tmp_path, make_rows()), "--n-reference", "150")
     assert err.startswith("plan: about ")
     assert "search 150 in 240 rows of width 8" in err
@@ -649,7 +649,7 @@ def ray(monkeypatch):
     """A stand-in for a cluster of two nodes, one of which has a GPU."""
     ray = FakeRay({"CPU": 4.0}, {"CPU": 8.0, "GPU": 1.0})
     monkeypatch.setattr("ruler.experiment.executors.cluster.connect", lambda n_cpus: nullcontext(ray))
-    monkeypatch.setattr("ruler.audit.plan.WORTH_PLANNING", 1e3)
+    monkeypatch.setattr("ruler.auditing.plan.WORTH_PLANNING", 1e3)
     return ray
 
 
@@ -693,7 +693,7 @@ def test_a_cluster_that_cannot_be_is_refused(run, tmp_path, ray, words, message)
 
 
 def test_a_cluster_that_loses_its_workers_is_told_in_one_line(run, tmp_path, ray, monkeypatch):
-    monkeypatch.setattr("ruler.audit.plan.WORTH_PLANNING", np.inf)
+    monkeypatch.setattr("ruler.auditing.plan.WORTH_PLANNING", np.inf)
     ray.failure = WorkerCrashedError("The worker died unexpectedly.")
     answer = run(*write_rows(tmp_path, make_rows()), "--executor", "ray")
     assert_refused(tmp_path, answer, "ruler: a task must end within 10 retries")

@@ -9,7 +9,7 @@ import torch
 from typer.testing import CliRunner
 
 import ruler
-from ruler.audit import Report
+from ruler.auditing import Report
 from ruler.cli.app import app
 
 METHODS = ("fine_tuning", "scrub")

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 import ruler.cli.reproduce as module
 from ruler.cli.app import app
-from ruler.cli.judge import judge
 from ruler.core.errors import RulerError
+from ruler.experiment.diagnostic.verdict import judge
 from ruler.experiment.executors.cluster import ClusterSettings
 from ruler.experiment.grid import Cell
 from ruler.experiment.run import Progress, RunSettings, Summary

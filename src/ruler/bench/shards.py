@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from ruler.audit.audit import audit
-from ruler.audit.plan import plan_audit
-from ruler.audit.settings import AuditSettings
+from ruler.auditing.audit import audit
+from ruler.auditing.plan import plan_audit
+from ruler.auditing.settings import AuditSettings
 from ruler.bench.measure import describe_machine, read_peak_mb, run_apart
 from ruler.core.files import write_atomically
 from ruler.core.types import FloatArray

@@ -15,8 +15,8 @@ from ruler.cli.executors import choose_cluster
 from ruler.core.errors import InputError
 
 if TYPE_CHECKING:
-    from ruler.audit.findings import Report
-    from ruler.audit.settings import AuditSettings
+    from ruler.auditing.findings import Report
+    from ruler.auditing.settings import AuditSettings
     from ruler.cli.audit_config import AuditConfig
     from ruler.experiment.executors.cluster import ClusterSettings
     from ruler.neighbors.workers import Workers
@@ -143,7 +143,7 @@ def _audit_config(path: Path, workers: "Workers | None") -> "Report":
 def _audit_files(
     files: dict[str, Path], groups: Path | None, settings: "AuditSettings | None", workers: "Workers | None"
 ) -> "Report":
-    from ruler.audit.audit import audit as audit_embeddings
+    from ruler.auditing.audit import audit as audit_embeddings
     from ruler.cli.audit_records import load_groups
     from ruler.embeddings import load_embeddings
 
@@ -160,7 +160,7 @@ def _audit_files(
 
 
 def _make_settings(n_reference: int | None) -> "AuditSettings":
-    from ruler.audit.settings import AuditSettings
+    from ruler.auditing.settings import AuditSettings
 
     return AuditSettings(n_reference=n_reference)
 
@@ -168,7 +168,7 @@ def _make_settings(n_reference: int | None) -> "AuditSettings":
 @contextmanager
 def _planned(models: dict[str, Any], settings: "AuditSettings | None", workers: "Workers | None") -> Iterator[None]:
     """Around a long audit: what it will take, before it starts, and what it took."""
-    from ruler.audit.plan import is_worth_planning, plan_audit
+    from ruler.auditing.plan import is_worth_planning, plan_audit
 
     if not is_worth_planning(models["unlearned"]):
         yield
@@ -196,7 +196,7 @@ def _check_pairs(files: Collection[str], spell: Callable[[str], str]) -> None:
 
 
 def _audit_models(config: "AuditConfig", groups: Path | None, settings: "AuditSettings", folder: Path) -> "Report":
-    from ruler.audit.models import examine_models
+    from ruler.auditing.models import examine_models
     from ruler.cli.audit_folders import FolderRecords, load_folder
     from ruler.cli.audit_models import find_factory, importable, load_model
     from ruler.cli.audit_records import load_groups, load_records

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
-from ruler.audit.settings import AuditSettings
+from ruler.auditing.settings import AuditSettings
 from ruler.core.errors import FileFormatError
 
 _STRICT = ConfigDict(extra="forbid", strict=True)

@@ -15,7 +15,7 @@ from ruler.core.progress import show_progress
 if TYPE_CHECKING:
     from torch import nn
 
-    from ruler.audit.findings import Report
+    from ruler.auditing.findings import Report
     from ruler.core.types import Embeddings
 
 _SEED = 0
@@ -82,7 +82,7 @@ def _train(advance: Callable[[float], None]) -> _Scene:
 
 
 def _audit(scene: _Scene, method: str) -> "Report":
-    from ruler.audit.models import examine_models
+    from ruler.auditing.models import examine_models
 
     models = {"unlearned": scene.models[method], "oracle": scene.models["oracle"], "original": scene.models["original"]}
     records: dict[Any, Any] = scene.records

@@ -15,7 +15,7 @@ from rich.console import Console
 from typer.core import TyperCommand
 
 from ruler.cli.executors import choose_cluster
-from ruler.cli.judge import judge
+from ruler.experiment.diagnostic.verdict import judge
 from ruler.experiment.run import (
     RESULTS_FILE,
     Progress,

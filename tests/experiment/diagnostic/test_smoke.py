@@ -7,10 +7,10 @@ import pytest
 from typer.testing import CliRunner
 
 from ruler.cli.app import app
-from ruler.cli.judge import judge
 from ruler.core.errors import InputError
 from ruler.experiment.cell import Outcome, Workplace, run_job
 from ruler.experiment.diagnostic.material import SMOKE_IMAGES, SMOKE_PEOPLE, SMOKE_ROWS, load_material
+from ruler.experiment.diagnostic.verdict import judge
 from ruler.experiment.grid import group_jobs, list_cells
 from ruler.experiment.run import RESULTS_FILE, STUDY_FILE, RunSettings, run_studies
 from ruler.experiment.store import Provenance, ResultStore

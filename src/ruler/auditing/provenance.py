@@ -1,0 +1,46 @@
+"""What was audited, with which software, when: enough to tell whether two reports speak of the same evidence."""
+
+import hashlib
+import platform
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy
+
+from ruler.auditing.evidence import Evidence
+from ruler.core.arithmetic import iterate_blocks
+from ruler.core.checks import block_rows_for
+from ruler.core.version import __version__
+
+
+def describe_provenance(evidence: Evidence) -> dict[str, Any]:
+    """Versions, time, and shape and hash of every array. The rows themselves stay out."""
+    return {
+        "ruler": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "arrays": {
+            model: {
+                side: {"shape": list(rows.shape), "dtype": str(rows.dtype), "sha256": hash_rows(rows)}
+                for side, rows in sides.items()
+            }
+            for model, sides in evidence.embeddings.items()
+        },
+    }
+
+
+def hash_rows(rows: npt.NDArray[Any]) -> str:
+    """SHA-256 of shape and values as little-endian float64, so that layout and byte order do not matter.
+
+    Example:
+        >>> hash_rows(np.eye(2)) == hash_rows(np.asfortranarray(np.eye(2, dtype=np.float32)))
+        True
+    """
+    digest = hashlib.sha256(f"{rows.shape}".encode())
+    for start, stop in iterate_blocks(len(rows), block_rows_for(rows.shape[1])):
+        digest.update(np.ascontiguousarray(rows[start:stop], dtype="<f8").data)
+    return digest.hexdigest()

@@ -1,0 +1,26 @@
+import pytest
+
+from ruler.auditing import AuditSettings
+from ruler.core.errors import InputError
+
+
+@pytest.mark.parametrize("name", ["alpha", "margin"])
+@pytest.mark.parametrize("value", [0.5, 0.9])
+def test_rates_are_bounded_above(name, value):
+    with pytest.raises(InputError, match=f"{name} must be under 0.5; got {value}. The default is"):
+        AuditSettings(**{name: value})
+
+
+def test_rates_are_bounded_below():
+    with pytest.raises(InputError, match="margin must be a finite number above 0; got 0"):
+        AuditSettings(margin=0)
+
+
+def test_too_few_draws_are_refused():
+    with pytest.raises(InputError, match="n_permutations must be a whole number of at least 99; got 10"):
+        AuditSettings(n_permutations=10)
+
+
+def test_alignment_is_one_of_three():
+    with pytest.raises(InputError, match="align must be one of auto, never, always; got 'yes'"):
+        AuditSettings(align="yes")

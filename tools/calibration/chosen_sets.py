@@ -1,0 +1,127 @@
+"""Part B: forget sets that are no random draw, perfectly unlearned, held-out records from the general population."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+from calibration.perceptrons import Draw, Source, load_source
+from calibration.world import World
+
+N_FORGET, N_HELD_OUT, N_ORACLES = 80, 160, 5
+POPULATION = {"adult": 1300, "bank_marketing": 1300, "electricity": 1300, "magic": 1300, "german_credit": 620}
+POPULATION |= {"digits": 1200}
+"""Rows that the models could have been trained on, forget rows included; the others are held out."""
+
+KINDS = (
+    "one class",
+    "a band of one column",
+    "a rare category, wholly",
+    "outliers",
+    "hard records",
+    "a group of neighbours",
+)
+LACKING = {"a rare category, wholly": ("magic", "digits")}
+"""Sets without a column of categories."""
+
+RECENT = ("electricity", "bank_marketing")
+"""Sets whose rows stand in the order of time."""
+
+
+def list_kinds(name: str) -> list[str]:
+    """Kinds of forget sets that a set allows; every kind is audited equally often."""
+    kinds = [kind for kind in KINDS if name not in LACKING.get(kind, ())]
+    return kinds + ["the most recent rows"] * (name in RECENT) + ["a whole class"] * (name == "digits")
+
+
+def make_chosen(name: str, kind: str, seed: int) -> Iterator[World]:
+    """One forget set of this kind; a model that never saw it, and five oracles."""
+    source, rng = load_source(name), np.random.default_rng([2, seed])
+    n = len(source.target)
+    gone = _find_whole(source, kind, rng)
+    others = rng.permutation(np.setdiff1d(np.arange(n), gone))
+    population, outside = np.split(others, [min(POPULATION[name], len(others) - N_HELD_OUT)])
+    if len(gone):
+        forget = rng.permutation(gone)[:N_FORGET]
+    else:
+        forget = _choose_forget(source, kind, population, outside, rng)
+    held_out = outside[:N_HELD_OUT]
+    if kind == "a whole class, same held out":
+        held_out = np.setdiff1d(gone, forget)
+    draw = Draw.of(source, forget=forget, retain=np.setdiff1d(population, forget), held_out=held_out)
+    yield audit_retrained(draw, name, kind, seed)
+
+
+def audit_retrained(draw: Draw, name: str, kind: str, seed: int) -> World:
+    """The world of one retrained model and five oracles; the first shares its start if the seed is even."""
+    shares_start = seed % 2 == 0
+    starts = [seed if shares_start else seed + 500_000, *(seed + 100_000 * k for k in range(1, N_ORACLES))]
+    unlearned = draw.train(draw.rows["retain"], start=seed, dropout_seed=10 * seed)
+    oracles = [
+        draw.embed(draw.train(draw.rows["retain"], start=start, dropout_seed=10 * seed + 1 + k))
+        for k, start in enumerate(starts)
+    ]
+    facts = {"shares_start": shares_start}
+    return World(name, kind, seed, draw.embed(unlearned), oracles, facts=facts, variants=("full", "five oracles"))
+
+
+def _find_whole(source: Source, kind: str, rng: np.random.Generator) -> np.ndarray:
+    """Rows that are left out of training altogether, the forget rows among them; none for most kinds."""
+    n = len(source.target)
+    if kind.startswith("a whole class"):
+        return np.flatnonzero(source.target == rng.integers(source.n_classes))
+    if kind == "the most recent rows":
+        return np.arange(n - n // 100, n)
+    if kind == "a rare category, wholly":
+        return _choose_category(source, rng)
+    return np.zeros(0, dtype=np.int64)
+
+
+def _choose_category(source: Source, rng: np.random.Generator) -> np.ndarray:
+    """All rows of one category that at least 80 rows have, and at most a twentieth of the table or 160 rows."""
+    n, found = len(source.target), []
+    for column in source.features.T:
+        values, counts = np.unique(column, return_counts=True)
+        if len(values) <= 50:
+            is_rare = (counts >= N_FORGET) & (counts <= max(n // 20, 2 * N_FORGET))
+            found += [np.flatnonzero(column == value) for value in values[is_rare]]
+    return found[rng.integers(len(found))]
+
+
+def _choose_forget(
+    source: Source, kind: str, population: np.ndarray, outside: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+    """80 rows of the population, by a rule and not by chance."""
+    features, target = source.features, source.target
+    spread = features[population].std(axis=0)
+    scaled = (features - features[population].mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    if kind == "one class":
+        classes, counts = np.unique(target[population], return_counts=True)
+        chosen = population[target[population] == rng.choice(classes[counts >= N_FORGET])]
+        return rng.permutation(chosen)[:N_FORGET]
+    if kind == "a band of one column":
+        column = features[population, _choose_column(source)]
+        ordered = population[np.lexsort([rng.random(len(population)), column])]
+        start = rng.integers(len(population) - 2 * N_FORGET)
+        return rng.permutation(ordered[start : start + 2 * N_FORGET])[:N_FORGET]
+    if kind == "outliers":
+        return population[np.argsort(-np.linalg.norm(scaled[population], axis=1))[:N_FORGET]]
+    if kind == "a group of neighbours":
+        anchor = scaled[rng.choice(population)]
+        return population[np.argsort(np.linalg.norm(scaled[population] - anchor, axis=1))[:N_FORGET]]
+    assert kind == "hard records", kind
+    teachers = outside[:1500]
+    draw = Draw.of(source, forget=population, retain=teachers, held_out=outside[:1])
+    judge = draw.train(teachers, start=int(rng.integers(2**31)), dropout_seed=0)
+    with torch.no_grad():
+        logits = judge(torch.from_numpy(draw.features[population]))
+        losses = functional.cross_entropy(logits, torch.from_numpy(target[population]), reduction="none").numpy()
+    return population[np.argsort(-losses)[:N_FORGET]]
+
+
+def _choose_column(source: Source) -> int:
+    """The age where there is one, else the first column with more than ten values."""
+    if "age" in source.column_names:
+        return source.column_names.index("age")
+    return next(i for i, column in enumerate(source.features.T) if len(np.unique(column)) > 10)

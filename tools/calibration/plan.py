@@ -1,0 +1,81 @@
+"""The plan of the calibration, fixed before its first result was looked at.
+
+Every audit is `ruler.audit` with default settings and all guards. An alarm is a verdict of residual or displaced.
+
+| part | truth | audits | what counts |
+| --- | --- | --- | --- |
+| random | retrained on retain rows; forget and held-out rows drawn at random from rows never trained on, 80 / 160 | 600 for each of 6 sets; 112 on CIFAR-10; 24 on TOFU | alarms 5% +- 2 per set and in all; p-values uniform |
+| chosen | the same with forget sets chosen by a rule, held-out rows from the general population, 80 / 160; each audited with one oracle and with five | 12 per kind and set (most recent rows 24, whole class 24); 20 on CIFAR-10 | alarms at most 2% with one oracle, at most 7% with five |
+| controls | a whole class forgotten, held-out rows of the same class | 40 on digits, 20 on CIFAR-10 | alarms |
+| knowing | models that know their forget records, 18 kinds, 200 / 400 (5 of 60: 60 / 600); original and one oracle given | 4 draws per kind and set, 3 on CIFAR-10, 24 on TOFU; each also without the original, without losses, without an oracle | erased at most 1% (the full audit counts) |
+| destroyed | six kinds of model near chance, 80 / 160; not on Bank Marketing, whose models hardly beat the most frequent class to begin with | 3 draws per kind and set, 3 on CIFAR-10 | erased 0, damaged at least 95%; clean models of part random called damaged at most 2% |
+| caution | retrained models whose original knew the records, true or flipped labels, n = 50, 100, 200, 500 | 60 per kind and n | erased among those where a contrast saw the original; at 200 at least 80% |
+| groups | nothing remembered; groups of 200, 5, 5 against 30 of 10, intra-class correlation .3 in every score | 400, groups named and not named | alarms at most 7% with groups named |
+| coverage | normal samples of a known AUC .5, .7, .9; n 10 to 200 per side, m = n and 2 n | 2,000 draws each | 95% intervals cover 93-97% |
+| answers | evidence whose p-value is at alpha | 10, each in 60 row orders and with 20 seeds | one verdict; the same bits in every order |
+
+Models. Tables and digits: the paper's perceptron, 50 full-batch epochs (parts random, chosen, destroyed), or 400 epochs at 5e-3
+(knowing, caution). The oracle shares the audited model's initial weights if the world's seed is even, and has its own if it
+is odd; dropout always differs. CIFAR-10: the paper's small network, 20 epochs in batches of 128. TOFU: SmolLM2-135M, 5
+epochs, records grouped by author.
+
+Audits that share models: on large tables one pair of models serves 20 random audits of disjoint rows (30 pairs); on CIFAR-10 one
+pair serves 28. TOFU's audits share two pairs of models and draw 30 and 50 of the same 100 authors: they are dependent, and
+their rate says less than its count. Audits of part caution use 50 to 500 of the 500 records that one original knew.
+"""
+
+from calibration import chosen_sets, knowing, random_sets, scores
+from calibration.destroyed import make_destroyed
+from calibration.rows import Job
+
+SETS = ("adult", "bank_marketing", "electricity", "magic", "german_credit", "digits")
+N_CHOSEN, N_RECENT, N_WHOLE_CLASS, N_CONTROLS = 12, 24, 24, 40
+N_KNOWING, N_DESTROYED, N_CAUTION, N_GROUPED = 4, 3, 15, 400
+CPU_PARTS = ("random", "chosen", "knowing", "destroyed", "caution", "groups", "coverage", "answers")
+GPU_PARTS = ("cifar10", "tofu")
+FIRST_SEED, QUICK_SEED = 0, 900_000
+
+
+def list_jobs(part: str, *, is_quick: bool) -> dict[str, Job]:
+    """The jobs of a part that needs no GPU, by a name that says what each one does."""
+    first, scale = (QUICK_SEED, 10) if is_quick else (FIRST_SEED, 1)
+
+    def spread(n: int) -> range:
+        return range(first, first + max(1, n // scale))
+
+    jobs: dict[str, Job] = {}
+    if part == "random":
+        for name in SETS:
+            seeds = spread(random_sets.count_pairs(name))
+            jobs |= {f"{name} {seed}": (random_sets.make_random, (name, seed)) for seed in seeds}
+    elif part == "chosen":
+        n_audits = {"the most recent rows": N_RECENT, "a whole class": N_WHOLE_CLASS}
+        for name in SETS:
+            for kind in chosen_sets.list_kinds(name):
+                for seed in spread(n_audits.get(kind, N_CHOSEN)):
+                    jobs[f"{name} {kind} {seed}"] = (chosen_sets.make_chosen, (name, kind, seed))
+        kind = "a whole class, same held out"
+        jobs |= {f"digits {kind} {s}": (chosen_sets.make_chosen, ("digits", kind, s)) for s in spread(N_CONTROLS)}
+    elif part == "knowing":
+        for make in (knowing.make_overfit, knowing.make_flipped):
+            jobs |= {f"{make.__name__} {name} {s}": (make, (name, s)) for name in SETS for s in spread(N_KNOWING)}
+    elif part == "destroyed":
+        sets = [name for name in SETS if name != "bank_marketing"]
+        jobs = {f"{name} {seed}": (make_destroyed, (name, seed)) for name in sets for seed in spread(N_DESTROYED)}
+    elif part == "caution":
+        sets = knowing.CAUTION_SETS
+        jobs = {f"{name} {seed}": (knowing.make_caution, (name, seed)) for name in sets for seed in spread(N_CAUTION)}
+    elif part == "groups":
+        jobs = {f"{seed}": (scores.make_grouped, (seed,)) for seed in spread(N_GROUPED)}
+    elif part == "coverage":
+        n_draws = scores.COVERAGE_DRAWS // scale
+        for auc in scores.COVERAGE_AUCS:
+            for n in scores.COVERAGE_SIZES:
+                for ratio in (1, 2):
+                    jobs[f"{auc} {n} {ratio}"] = (scores.measure_coverage, (auc, n, ratio, first, n_draws))
+    else:
+        assert part == "answers", part
+        n_draws = (scores.N_ORDERS // scale, scores.N_SEEDS // scale)
+        for evidence in range(max(2, scores.N_EVIDENCES // scale)):
+            jobs[f"{evidence}"] = (scores.measure_answers, (evidence, first, *n_draws))
+    return jobs

@@ -12,6 +12,7 @@ import argparse
 import os
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 from calibration.measured import make_tables, write_tables
@@ -54,12 +55,12 @@ def main() -> None:
                 scale, seed = (images.QUICK, QUICK_SEED) if options.quick else (images.FULL, FIRST_SEED)
                 for name, make in images.PARTS.items():
                     path = folder / f"cifar10-{name}.jsonl"
-                    rows = run_worlds(name, lambda make=make: make(options.device, seed, scale), path, pool)
+                    rows = run_worlds(name, partial(make, options.device, seed, scale), path, pool)
                     print(f"cifar10-{name}: {len(rows)} rows, {time.monotonic() - begun:.0f} s", flush=True)
             else:
                 for name, make in language.PARTS.items():
                     path = folder / f"tofu-{name}.jsonl"
-                    rows = run_worlds(name, lambda make=make: make(models, is_quick=options.quick), path, pool)
+                    rows = run_worlds(name, partial(make, models, is_quick=options.quick), path, pool)
                     print(f"tofu-{name}: {len(rows)} rows, {time.monotonic() - begun:.0f} s", flush=True)
     finally:
         pool.shutdown(cancel_futures=True)

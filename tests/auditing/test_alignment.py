@@ -3,12 +3,18 @@ import pytest
 from scipy.linalg import orthogonal_procrustes, polar
 from scipy.stats import ortho_group
 
-from ruler.auditing.alignment import compare_through, fit_map, halve, pairing_similarity
+from ruler.auditing.alignment import compare_through, fit_map, halve, judge_pairing
 from ruler.core.errors import InputError
 
 
 def _unit(rows):
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def pairing_similarity(rows, others, seed=0):
+    keys = np.random.default_rng(seed).integers(0, 1 << 60, len(rows), dtype=np.uint64)
+    found = judge_pairing(rows, others, "auto", halve(keys))
+    return found.plain_similarity, found.aligned_similarity
 
 
 def test_map_is_scipys_procrustes_of_unit_rows():
@@ -59,11 +65,26 @@ def test_units_that_fire_in_no_fitted_row_are_not_turned_by_rounding():
     assert compare_through(source, target, turn) == pytest.approx(cosines, abs=1e-12)
 
 
-def test_halves_share_no_row():
-    fitted, judged = halve(101, seed=7)
+def test_halves_share_no_row_and_follow_content():
+    keys = np.random.default_rng(7).integers(0, 1 << 60, 101, dtype=np.uint64)
+    fitted, judged = halve(keys)
     assert sorted([*fitted, *judged]) == list(range(101))
+    assert set(keys[fitted]) == set(keys[::-1][halve(keys[::-1])[0]])
 
 
-def test_too_few_rows_cannot_be_halved():
+def test_pairs_that_agree_as_they_are_need_no_map():
+    rows = np.random.default_rng(8).normal(size=(40, 5))
+    halves = halve(np.arange(40, dtype=np.uint64))
+    plain = judge_pairing(rows, rows + 0.01, "auto", halves)
+    assert (plain.is_paired, plain.is_aligned, plain.n_fitted) == (True, False, 0)
+    turned = rows @ ortho_group.rvs(5, random_state=0)
+    found = judge_pairing(rows, turned, "auto", halves)
+    assert (found.is_paired, found.is_aligned, found.n_fitted) == (False, True, 20)
+    assert not judge_pairing(rows, turned, "never", halves).is_aligned
+    assert judge_pairing(rows, rows, "always", halves).is_aligned
+
+
+def test_too_few_rows_cannot_be_aligned():
+    rows = np.random.default_rng(9).normal(size=(3, 4))
     with pytest.raises(InputError, match="retain must have at least 4 rows to be aligned; got 3"):
-        halve(3, seed=0)
+        judge_pairing(rows, rows[:, ::-1], "always", (np.arange(1), np.arange(1, 3)))

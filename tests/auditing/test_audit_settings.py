@@ -24,3 +24,14 @@ def test_too_few_draws_are_refused():
 def test_alignment_is_one_of_three():
     with pytest.raises(InputError, match="align must be one of auto, never, always; got 'yes'"):
         AuditSettings(align="yes")
+
+
+@pytest.mark.parametrize("name", ["share_limit", "least_similarity", "power"])
+def test_shares_are_under_one(name):
+    with pytest.raises(InputError, match=f"{name} must be under 1; got 1"):
+        AuditSettings(**{name: 1})
+
+
+def test_the_margin_is_kept_with_who_chose_it():
+    assert AuditSettings().margin_chosen_by is None
+    assert AuditSettings(margin=0.05, margin_chosen_by="the privacy board, 2 May").margin_chosen_by.startswith("the")

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from ruler.auditing import AuditSettings, gather_evidence
+from ruler.auditing.gather import hash_content
 from ruler.core.errors import InputError
 from ruler.core.types import Embeddings
 
@@ -81,7 +82,7 @@ def test_one_retain_row_is_too_few():
 
 
 def test_groups_and_ids_fit_their_side():
-    with pytest.raises(InputError, match=r"groups of forget must be one a record, shape \(5,\); got shape \(4,\)"):
+    with pytest.raises(InputError, match=r"groups of forget must be one per record, shape \(5,\); got shape \(4,\)"):
         gather_evidence(SOUND, groups=["a"] * 4)
     with pytest.raises(InputError, match="ids must be keyed by forget, retain, held_out; got 'test'"):
         gather_evidence(SOUND, ids={"test": range(5)})
@@ -90,31 +91,124 @@ def test_groups_and_ids_fit_their_side():
 def test_ids_come_from_the_argument_then_from_the_embeddings_then_from_the_rows():
     named = (Embeddings(ROWS[:5], ids=list("abcde")), ROWS[5:20], ROWS[20:])
     evidence = gather_evidence(named)
-    assert evidence.ids["forget"].tolist() == list("abcde")
-    assert evidence.ids["retain"].tolist() == list(range(15))
+    assert evidence.ids["forget"].tolist() == np.array(list("abcde"))[evidence.order].tolist()
+    assert sorted(evidence.ids["retain"]) == list(range(15))
     assert evidence.claimed_ids["unlearned"]["forget"].tolist() == list("abcde")
-    assert gather_evidence(named, ids=list("vwxyz")).ids["forget"].tolist() == list("vwxyz")
+    assert evidence.named == {"forget"}
+    other = gather_evidence(named, ids=list("vwxyz"))
+    assert other.ids["forget"].tolist() == np.array(list("vwxyz"))[other.order].tolist()
 
 
 def test_mixed_labels_become_text():
-    assert gather_evidence(SOUND, groups=["a", 1, "a", None, 2]).groups["forget"].tolist() == [
-        "a",
-        "1",
-        "a",
-        "None",
-        "2",
-    ]
+    evidence = gather_evidence(SOUND, groups=["a", 1, "a", None, 2])
+    given = evidence.groups["forget"][np.argsort(evidence.order)]
+    assert given.tolist() == ["a", "1", "a", "None", "2"]
+
+
+def test_records_stand_in_an_order_of_their_content():
+    rng = np.random.default_rng(1)
+    beside = {"losses": np.arange(5.0), "labels": np.arange(5), "groups": np.arange(5), "strata": np.zeros(5)}
+    first = gather_evidence((Embeddings(ROWS[:5], **beside), *map(Embeddings, SOUND[1:])))
+    turn = rng.permutation(5)
+    moved = {name: values[turn] for name, values in beside.items()}
+    second = gather_evidence((Embeddings(ROWS[:5][turn], **moved), *map(Embeddings, SOUND[1:])))
+    assert np.array_equal(first.main.rows["forget"], second.main.rows["forget"])
+    for name in ("labels", "groups"):
+        assert np.array_equal(getattr(first, name)["forget"], getattr(second, name)["forget"])
+    assert np.array_equal(first.main.rows["forget"], ROWS[:5][first.order])
+    assert np.array_equal(first.groups["forget"], first.order)
+
+
+def test_content_decides_whatever_the_dtype_and_layout():
+    rows = np.random.default_rng(2).normal(size=(7, 3)).astype(np.float32)
+    keys = hash_content(rows)
+    assert np.array_equal(hash_content(np.asfortranarray(rows.astype(np.float64))), keys)
+    assert np.array_equal(hash_content(rows[::-1]), keys[::-1])
+    assert np.array_equal(hash_content(np.zeros((1, 2))), hash_content(-np.zeros((1, 2))))
+    assert len(np.unique(hash_content(rows[:, ::-1]))) == 7
+    assert not np.intersect1d(hash_content(rows[:, ::-1]), keys).size
+
+
+def test_small_whole_numbers_do_not_collide():
+    grid = np.stack(np.meshgrid(*[np.arange(6.0)] * 4), axis=-1).reshape(-1, 4)
+    assert len(np.unique(hash_content(grid))) == len(grid)
+
+
+def test_losses_count_where_every_side_has_them():
+    full = tuple(Embeddings(rows, losses=np.ones(len(rows))) for rows in SOUND)
+    assert gather_evidence(full).has_losses
+    assert not gather_evidence((full[0], SOUND[1], full[2])).has_losses
+    assert gather_evidence(full, oracle=full).has_losses
 
 
 def test_nearest_retain_leaves_a_retain_record_itself_out():
-    nearest = gather_evidence(SOUND).nearest["unlearned"]
+    nearest = gather_evidence(SOUND).main.nearest
     assert (nearest["retain"].index[:, 0] != np.arange(15)).all()
     assert sorted(nearest) == ["forget", "held_out", "retain"]
 
 
+def test_known_members_meet_strangers_only():
+    retain = np.repeat(np.random.default_rng(3).normal(size=(20, 3)), 3, axis=0) + 1e-6 * np.arange(60)[:, None]
+    groups = {"retain": np.repeat(np.arange(20), 3)}
+    alone = gather_evidence((ROWS[:5], retain, ROWS[20:])).main.find_nearest_strangers()
+    apart = gather_evidence((ROWS[:5], retain, ROWS[20:]), groups=groups).main
+    found = apart.find_nearest_strangers()
+    assert (alone > 0.999999).all()
+    rows, owners = apart.rows["retain"], apart.retain_groups
+    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    similarity = np.where(owners[:, None] == owners[None, :], -2.0, unit @ unit.T)
+    assert found == pytest.approx(similarity.max(axis=1)[apart.members])
+
+
+def test_strangers_of_huge_groups_are_found():
+    retain = np.random.default_rng(4).normal(size=(700, 3))
+    groups = {"retain": (np.arange(700) >= 600).astype(int)}
+    model = gather_evidence((ROWS[:5], retain, ROWS[20:]), groups=groups).main
+    unit = model.rows["retain"] / np.linalg.norm(model.rows["retain"], axis=1, keepdims=True)
+    other = model.retain_groups[:, None] != model.retain_groups[None, :]
+    expected = np.where(other, unit @ unit.T, -2.0).max(axis=1)[model.members]
+    assert model.find_nearest_strangers() == pytest.approx(expected)
+
+
 def test_alignment_by_request():
     evidence = gather_evidence(SOUND, oracle=SOUND, settings=AuditSettings(align="always"))
+    model, oracle = evidence.main, evidence.main_oracles[0]
     assert evidence.pairing.is_paired
     assert evidence.pairing.is_aligned
-    assert len(evidence.oracle_scores["unlearned"].retain_rows) == 8
-    assert gather_evidence(SOUND, oracle=SOUND).aligned_scores == {}
+    assert len(model.compare(oracle, is_aligned=True)["retain"]) == len(model.halves[1]) == 8
+    assert len(model.compare(oracle, is_aligned=False)["retain"]) == 15
+    assert not gather_evidence(SOUND, oracle=SOUND).pairing.is_aligned
+
+
+def test_several_oracles_and_layers_keep_their_names():
+    layers = tuple({"first": rows, "last": rows[:, :2]} for rows in SOUND)
+    evidence = gather_evidence(layers, oracle=[layers, layers])
+    assert evidence.layers == ("first", "last")
+    assert evidence.main.rows["forget"].shape == (5, 2)
+    assert len(evidence.oracles) == 2
+    assert list(evidence.embeddings) == ["unlearned", "oracle", "oracle 2"]
+    with pytest.raises(InputError, match="oracle must have the layers of the unlearned model, first, last; got last"):
+        gather_evidence(layers, oracle=tuple({"last": part["last"]} for part in layers))
+    with pytest.raises(InputError, match="unlearned must have the same layers on every side"):
+        gather_evidence((layers[0], {"last": SOUND[1]}))
+
+
+def test_strata_are_matched_in_the_forget_sets_proportions():
+    strata = [np.repeat([0, 1], (4, 1)), np.zeros(15), np.repeat([0, 1, 2], (4, 4, 2))]
+    model = tuple(Embeddings(rows, strata=one) for rows, one in zip(SOUND, strata, strict=True))
+    evidence = gather_evidence(model)
+    assert sorted(evidence.strata["held_out"]) == [0, 0, 0, 0, 1]
+    assert evidence.n_unmatched == 5
+    assert len(evidence.ids["held_out"]) == len(evidence.main.rows["held_out"]) == 5
+    with pytest.raises(InputError, match=r"held_out must hold records of every stratum .* got none of (np.int64\()?1"):
+        gather_evidence((*model[:2], replace(model[2], strata=np.zeros(10))))
+
+
+def test_strata_go_by_whole_groups():
+    strata = [np.repeat([0, 1], (4, 1)), np.zeros(15), np.repeat([0, 1], 5)]
+    groups = {"forget": np.array([0, 0, 1, 1, 2]), "held_out": np.repeat(np.arange(10, 15), 2)}
+    model = tuple(Embeddings(rows, strata=one) for rows, one in zip(SOUND, strata, strict=True))
+    with pytest.raises(InputError, match="strata must be one per group; got several in held_out group"):
+        gather_evidence(model, groups=groups)
+    matched = (*model[:2], replace(model[2], strata=np.repeat([0, 1, 0, 1, 0], 2)))
+    assert set(np.unique(gather_evidence(matched, groups=groups).groups["held_out"], return_counts=True)[1]) == {2}

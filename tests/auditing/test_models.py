@@ -1,21 +1,24 @@
 """Models and records in, a report with output-level numbers out."""
 
+import hashlib
+
 import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
+from torch.utils.data import DataLoader, Subset, TensorDataset
 
 from ruler.auditing import AuditSettings
 from ruler.auditing.audit import audit
-from ruler.auditing.models import audit_models, examine_models
-from ruler.auditing.predictions import read_predictions
+from ruler.auditing.gather import gather_evidence
+from ruler.auditing.guards.columns import check_columns
+from ruler.auditing.models import audit_models, examine_models, hash_weights
 from ruler.core.errors import InputError, LayerNotFoundError, UnstableModelError
-from ruler.core.types import Predictions
+from ruler.core.types import Embeddings, Predictions
 from ruler.embeddings import embed
 from ruler.metrics.outputs import membership_inference
 
-QUICK = AuditSettings(n_permutations=99, n_bootstrap=99)
+QUICK = AuditSettings(n_permutations=99)
 SIZES = (60, 200, 80)
 
 
@@ -40,7 +43,7 @@ def records():
     rows = torch.randn(sum(SIZES), 6)
     labels = build(0)(rows).detach().argmax(1)
     return dict(
-        zip(("forget", "retain", "test"), zip(rows.split(SIZES), labels.split(SIZES), strict=True), strict=True)
+        zip(("forget", "retain", "held_out"), zip(rows.split(SIZES), labels.split(SIZES), strict=True), strict=True)
     )
 
 
@@ -70,19 +73,31 @@ def test_outputs_are_accuracies_and_the_papers_membership_inference(models, reco
         labels = {side: part[1].numpy() for side, part in records.items()}
         for side in records:
             assert numbers[f"{side}_accuracy"] == pytest.approx((logits[side].argmax(1) == labels[side]).mean())
-        forget, test = (Predictions(logits[side], labels[side]) for side in ("forget", "test"))
-        assert numbers["membership_inference"] == pytest.approx(membership_inference(forget, test))
+        forget, held_out = (Predictions(logits[side], labels[side]) for side in ("forget", "held_out"))
+        assert numbers["membership_inference"] == pytest.approx(membership_inference(forget, held_out))
 
 
-def test_without_test_records_the_control_is_a_placebo(models, records):
+def test_without_held_out_records_there_is_no_test(models, records):
     report = audit_models(models["unlearned"], forget=records["forget"], retain=records["retain"], settings=QUICK)
-    assert report.metrics["m4"].control == "placebo"
+    assert report.verdict == "inconclusive"
     assert sorted(report.outputs["unlearned"]) == ["forget_accuracy", "retain_accuracy"]
+
+
+def test_the_former_name_of_held_out_records_is_refused(models, records):
+    with pytest.raises(InputError, match=r"held_out must name the records .*; got test\. Write held_out="):
+        audit_models(models["unlearned"], forget=records["forget"], retain=records["retain"], test=records["held_out"])
+    with pytest.raises(TypeError, match="unexpected keyword argument 'tests'"):
+        audit_models(models["unlearned"], forget=records["forget"], retain=records["retain"], tests=1)
 
 
 def test_without_labels_there_is_no_output_level(models, records):
     bare = {side: rows for side, (rows, _) in records.items()}
-    assert audit_models(**models, **bare, settings=QUICK).outputs == {}
+    report = audit_models(**models, **bare, settings=QUICK)
+    assert report.outputs == {}
+    assert "loss" not in report.metrics
+    note = next(guard for guard in report.guards if guard.name == "losses_unknown")
+    assert note.severity == "note"
+    assert note.message == "Losses were not compared: The data carries no labels (unlearned model, forget records)."
 
 
 def test_a_layer_can_be_named(models, records):
@@ -107,7 +122,7 @@ class Drifting(nn.Module):
 
     def forward(self, x):
         self.n_calls += 1
-        has_drifted = self.n_calls > 12  # three sides, each first batch run four times by embed
+        has_drifted = self.n_calls > 9  # three sides, each first batch run three times to read it
         return self.head(self.inner(x).relu() + has_drifted)
 
 
@@ -131,7 +146,7 @@ def test_embeddings_that_change_at_once_are_refused_by_name(models, records):
 def test_errors_name_the_model_and_the_side(models, records):
     with pytest.raises(LayerNotFoundError, match="unlearned model, forget records"):
         audit_models(**models, **records, layer="nowhere")
-    records["test"] = (torch.full((80, 6), torch.nan), records["test"][1])
+    records["held_out"] = (torch.full((80, 6), torch.nan), records["held_out"][1])
     with pytest.raises(InputError, match="unlearned model, held-out records: embeddings must be finite"):
         audit_models(**models, **records)
 
@@ -148,8 +163,8 @@ def test_row_numbers_of_two_datasets_are_not_the_same_records(models, records):
         torch.cat([records["forget"][0], records["retain"][0]]), torch.cat([records["forget"][1], records["retain"][1]])
     )
     forget, retain = Subset(train, range(1, 60)), Subset(train, range(60, 260))
-    test = DataLoader(Subset(TensorDataset(*records["test"]), list(range(5, 80))), batch_size=32)
-    report = audit_models(**models, forget=forget, retain=retain, test=test, settings=QUICK)
+    held_out = DataLoader(Subset(TensorDataset(*records["held_out"]), list(range(5, 80))), batch_size=32)
+    report = audit_models(**models, forget=forget, retain=retain, held_out=held_out, settings=QUICK)
     assert report.guards == []
     assert report.records["id"].tolist() == list(range(1, 60))
 
@@ -169,46 +184,137 @@ def test_groups_travel_with_the_records(models, records):
     assert len(report.groups) == 30
 
 
-class Named(Dataset):
-    """Records as dicts, with ids and labels."""
+@pytest.mark.parametrize("layer", [["0", "3", "5:input"], "all"])
+def test_several_layers_are_read_in_one_pass(models, records, layer):
+    calls = []
+    del models["original"]
+    models["unlearned"].register_forward_hook(lambda _, args, output: calls.append(len(output)))
+    report = audit_models(**models, **records, layer=layer, settings=QUICK)
+    names = [one.layer for one in report.metrics["m4"].layers]
+    assert names == (["0", "3", "5:input"] if layer != "all" else ["0", "1", "3", "5:input"])
+    assert report.provenance["layers"] == names
+    # every side once, and once more for stability; the forget records also to ask again; the rest to find the layers
+    assert sum(calls) <= 2 * sum(SIZES) + 2 * 60 + 2 * sum(SIZES) + 60
 
-    def __init__(self, rows, labels) -> None:
-        self.rows, self.labels = rows, labels
 
-    def __len__(self):
-        return len(self.rows)
-
-    def __getitem__(self, row):
-        return {"input": self.rows[row], "label": int(self.labels[row]), "id": f"r{row}"}
-
-
-@pytest.mark.parametrize("shape", ["tuple", "dataset", "loader", "dict", "items"])
-def test_labels_are_found_in_every_kind_of_data(shape, records):
+def test_losses_are_compared_where_there_are_labels(models, records):
+    report = audit_models(**models, **records, settings=QUICK)
     rows, labels = records["forget"]
-    data = {
-        "tuple": (rows, labels),
-        "dataset": TensorDataset(rows, labels),
-        "loader": DataLoader(TensorDataset(rows, labels), batch_size=7),
-        "dict": {"input": rows, "labels": labels},
-        "items": Named(rows, labels),
-    }[shape]
-    found = read_predictions(build(0), data)
-    assert found is not None
-    assert np.array_equal(found.labels, labels.numpy())
     with torch.no_grad():
-        assert np.allclose(found.logits, build(0).eval()(rows).numpy())
+        own, others = (
+            nn.functional.cross_entropy(models[name].eval()(rows).double(), labels, reduction="none")
+            for name in ("unlearned", "oracle")
+        )
+    assert report.metrics["loss"].value == pytest.approx(float((own - others).mean()), rel=1e-4)
+    assert report.provenance["loss"] == "cross-entropy"
 
 
-@pytest.mark.parametrize("labels", [torch.rand(60), torch.zeros(60, 2, dtype=torch.int64), torch.full((60,), 9)])
-def test_labels_that_are_no_classes_give_no_outputs(labels, records):
-    assert read_predictions(build(0), (records["forget"][0], labels)) is None
+def test_one_side_without_labels_leaves_the_losses_out(models, records):
+    records["held_out"] = records["held_out"][0]
+    report = audit_models(**models, **records, settings=QUICK)
+    assert "loss" not in report.metrics
+    assert sorted(report.outputs["unlearned"]) == ["forget_accuracy", "retain_accuracy"]
+    note = next(guard for guard in report.guards if guard.name == "losses_unknown")
+    assert "(unlearned model, held-out records)" in note.message
 
 
-def test_a_model_without_a_row_of_logits_gives_no_outputs(records):
-    rows, labels = records["forget"]
-    assert read_predictions(nn.Linear(6, 1), (rows, labels)) is None
-    assert read_predictions(nn.Sequential(nn.Linear(6, 6), nn.Unflatten(1, (2, 3))), (rows, labels)) is None
+def test_sides_agree_on_the_loss(records):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 1))
+    targets = {"forget": torch.zeros(60), "retain": torch.rand(200), "held_out": torch.ones(80)}
+    data = {side: (rows, targets[side]) for side, (rows, _) in records.items()}
+    report = audit_models(model, **data, settings=QUICK)
+    assert report.provenance["loss"] == "squared error"  # zeros and ones alone would be classes
 
 
-def test_negative_labels_are_no_classes(records):
-    assert read_predictions(build(0), (records["forget"][0], torch.full((60,), -100))) is None
+def test_several_oracles(models, records):
+    oracles = [disturb(models["original"], seed) for seed in (2, 3, 4)]
+    report = audit_models(models["unlearned"], oracle=oracles, **records, settings=QUICK)
+    assert set(report.outputs) == {"unlearned", "oracle", "oracle 2", "oracle 3"}
+    assert list(report.provenance["models"]) == ["unlearned", "oracle", "oracle 2", "oracle 3"]
+    with pytest.raises(InputError, match="oracle must be a model or a list of at least one; got an empty list"):
+        audit_models(models["unlearned"], oracle=[], **records)
+
+
+def test_ids_name_the_forget_records(models, records):
+    names = [f"p{row}" for row in range(60)]
+    report = audit_models(models["unlearned"], **records, ids=names, settings=QUICK)
+    assert sorted(report.records["id"]) == sorted(names)
+
+
+def test_provenance_says_what_was_read(models, records):
+    report = audit_models(**models, **records, settings=QUICK)
+    assert report.provenance["layers"] == ["5:input"]
+    assert report.provenance["pooling"] == "one vector per record as it is"
+    assert report.provenance["torch"] == torch.__version__
+    assert report.provenance["models"]["oracle"] == "torch.nn.modules.container.Sequential"
+    assert report.provenance["weights"]["oracle"] == hash_weights(models["oracle"])
+
+
+def test_weights_are_hashed_as_they_are_stored():
+    layer = nn.Linear(2, 2)
+    state = {name: value.numpy() for name, value in layer.state_dict().items()}
+    assert hash_weights(layer) == hashlib.sha256(state["bias"].tobytes() + state["weight"].tobytes()).hexdigest()
+    before = hash_weights(layer.bfloat16())
+    assert hash_weights(nn.Sequential(layer)) == before
+    with torch.no_grad():
+        layer.weight[0, 0] += 1
+    assert hash_weights(layer) != before
+
+
+# columns that are no features
+
+
+def gather(column=None, n=(60, 200, 80), columns=None):
+    """Evidence of random floats, one column of which may be replaced."""
+    rng = np.random.default_rng(0)
+    parts = [rng.normal(size=(size, 5)) for size in n]
+    if column is not None:
+        for number, part in enumerate(parts):
+            part[:, 2] = column(len(part), number, rng)
+    return gather_evidence(tuple(Embeddings(part, columns=columns) for part in parts))
+
+
+@pytest.mark.parametrize(
+    ("column", "words"),
+    [
+        (lambda n, number, rng: np.arange(n), "whole numbers are all distinct"),
+        (lambda n, number, rng: rng.permutation(10_000)[:n] + 10_000 * number, "whole numbers are all distinct"),
+        (lambda n, number, rng: np.sort(rng.normal(size=n)), "rises or falls with every forget record"),
+        (lambda n, number, rng: np.linspace(1, 0, n), "rises or falls with every forget record"),
+    ],
+)
+def test_columns_that_look_like_ids_are_found(column, words):
+    (finding,) = check_columns(gather(column))
+    assert (finding.name, finding.severity) == ("id_column", "warn")
+    assert "Column 2 (" in finding.message
+    assert words in finding.message
+
+
+@pytest.mark.parametrize(
+    ("column", "n"),
+    [
+        (None, (60, 200, 80)),
+        (lambda n, number, rng: rng.integers(2, size=n), (60, 200, 80)),
+        (lambda n, number, rng: rng.poisson(3, size=n), (60, 200, 80)),
+        (lambda n, number, rng: np.zeros(n), (60, 200, 80)),
+        (lambda n, number, rng: np.arange(n), (12, 20, 9)),
+    ],
+)
+def test_features_are_left_alone(column, n):
+    assert list(check_columns(gather(column, n))) == []
+
+
+def test_tables_of_counts_are_left_alone():
+    rng = np.random.default_rng(0)
+    parts = tuple(rng.permutation(100_000)[: size * 5].reshape(size, 5).astype(float) for size in (60, 200, 80))
+    assert list(check_columns(gather_evidence(parts))) == []
+    one_hot = tuple(np.eye(5)[rng.integers(5, size=size)] + 0.0 for size in (60, 200, 80))
+    assert list(check_columns(gather_evidence(one_hot))) == []
+
+
+@pytest.mark.parametrize("name", ["id", "Label", "target", "y", "class", " index"])
+def test_names_of_columns_tell(name):
+    (finding,) = check_columns(gather(columns=["a", name, "b", "c", "d"]))
+    assert f"Column 1 ({name!r}: by its name)" in finding.message
+    assert list(check_columns(gather(columns=["a", "identity", "b", "c", "d"]))) == []

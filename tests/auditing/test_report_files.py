@@ -21,8 +21,10 @@ from report_factory import VERDICTS, make_report
 
 CASES = [
     *({"verdict": verdict} for verdict in VERDICTS),
-    {"has_oracle": False, "n_held_out": 0, "has_original": False},
+    {"verdict": "inconclusive", "has_oracle": False, "n_held_out": 0, "has_original": False},
     {"n_groups": 7},
+    {"n_layers": 5, "test": "hybrid"},
+    {"has_losses": False, "has_original": False},
     {"n_forget": 3},
     {"n_forget": 1, "has_original": False},
 ]
@@ -31,7 +33,9 @@ CASES = [
 def assert_same(one: Report, other: Report) -> None:
     assert (one.verdict, one.reason, one.settings) == (other.verdict, other.reason, other.settings)
     assert repr(dict(one.metrics)) == repr(dict(other.metrics))  # NaN is not equal to itself, its text is
-    assert repr(one.pairing) == repr(other.pairing)
+    for name in ("pairing", "damage", "privacy"):
+        assert repr(getattr(one, name)) == repr(getattr(other, name))
+    assert one.needs == other.needs
     assert one.guards == other.guards
     assert dict(one.provenance) == dict(other.provenance)
     assert one.outputs == other.outputs
@@ -39,11 +43,17 @@ def assert_same(one: Report, other: Report) -> None:
     assert (one.groups is None) == (other.groups is None)
     if one.groups is not None:
         pd.testing.assert_frame_equal(one.groups, other.groups)
-    for name in ("oracle_similarity", "nearest_similarity", "rank_counts"):
-        before, after = getattr(one.distributions, name), getattr(other.distributions, name)
+    for before, after in (
+        *zip(one.distributions.scores.values(), other.distributions.scores.values(), strict=True),
+        (one.distributions.rank_counts, other.distributions.rank_counts),
+    ):
         assert before.keys() == after.keys()
         for side in before:
             np.testing.assert_array_equal(before[side], after[side])
+    assert one.distributions.scores.keys() == other.distributions.scores.keys()
+    assert one.distributions.roc.keys() == other.distributions.roc.keys()
+    for name, rates in one.distributions.roc.items():
+        np.testing.assert_array_equal(rates, other.distributions.roc[name])
     np.testing.assert_array_equal(one.distributions.rank_edges, other.distributions.rank_edges)
 
 
@@ -60,10 +70,10 @@ def test_round_trip(case, tmp_path):
 def test_json_follows_the_published_schema(case, tmp_path):
     content = json.loads((make_report(**case).save(tmp_path) / "report.json").read_text())
     jsonschema.Draft202012Validator(json.loads(SCHEMA_PATH.read_text())).validate(content)
-    assert (content["format"], content["version"]) == ("ruler-report", 1)
+    assert (content["format"], content["version"]) == ("ruler-report", 2)
 
 
-@pytest.mark.parametrize("change", [{"verdict": "fine"}, {"version": 2}, {"more": 1}, {"pairing": {}}], ids=str)
+@pytest.mark.parametrize("change", [{"verdict": "fine"}, {"version": 1}, {"more": 1}, {"pairing": {}}], ids=str)
 def test_schema_refuses_other_content(change, tmp_path):
     content = json.loads((make_report(n_retain=2).save(tmp_path) / "report.json").read_text())
     with pytest.raises(jsonschema.ValidationError):
@@ -76,7 +86,7 @@ def test_a_real_audit_survives(has_everything, tmp_path, random):
     unlearned, original = (
         tuple(rows + spread * random.normal(size=rows.shape) for rows in oracle) for spread in (0.1, 0.4)
     )
-    settings = AuditSettings(n_permutations=99, n_bootstrap=99)
+    settings = AuditSettings(n_permutations=99)
     extras = {"oracle": oracle, "original": original, "groups": [f"person {row // 3}" for row in range(30)]}
     models = (unlearned, extras) if has_everything else (unlearned[:2], {})
     report = audit(models[0], **models[1], settings=settings)
@@ -170,9 +180,10 @@ def edit(folder: Path, **changes: object) -> None:
         (b"[" * 100_000, "must be a RULER report"),
         (b"\xff\xfe", "must be a RULER report"),
         (b"null", "must be a RULER report"),
-        (b'{"format": "ruler-report", "version": 2}', "version"),
+        (b'{"format": "ruler-report", "version": 3}', "version"),
+        (b'{"format": "ruler-report", "version": 1}', "got version 1, .* Audit again"),
     ],
-    ids=["empty", "cut", "deep", "binary", "null", "future"],
+    ids=["empty", "cut", "deep", "binary", "null", "future", "past"],
 )
 def test_broken_json(content, message, tmp_path):
     folder = make_report().save(tmp_path)
@@ -187,6 +198,8 @@ def test_broken_json(content, message, tmp_path):
         ({"verdict": "fine"}, "verdict"),
         ({"surprise": 1}, "surprise"),
         ({"metrics": {"m9": {}}}, "metrics"),
+        ({"metrics": {"<b>": {}}}, "metrics"),
+        ({"needs": "one"}, "needs"),
         ({"guards": [{"name": "a", "severity": "fail", "message": "b", "cure": "c", "more": 1}]}, "guards"),
         ({"settings": {"alpha": 7.0}}, "settings"),
         ({"settings": {"beta": 0.1}}, "settings"),
@@ -199,6 +212,67 @@ def test_json_with_foreign_content(changes, message, tmp_path):
     edit(folder, **changes)
     with pytest.raises(FileFormatError, match=message):
         Report.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("metrics", "m2", "p_value"), 7.0),
+        (("metrics", "m2", "p_value"), "Infinity"),
+        (("metrics", "m2", "effect"), -3.0),
+        (("metrics", "m2", "effect_interval"), [0.2, 9.0]),
+        (("metrics", "m2", "sensitivity", "effect"), 1.5),
+        (("metrics", "m2", "layers", 0, "spread"), 2.0),
+        (("damage", "similarity"), -0.2),
+        (("privacy", "epsilon"), -1.0),
+        (("privacy", "true_positive_rate"), 15.0),
+        (("groups", 0, "q_value"), 1.2),
+        (("distributions", "roc", "m2"), [[0.0, 1.0], [0.0]]),
+    ],
+    ids=str,
+)
+def test_numbers_that_cannot_be_are_refused(path, value, tmp_path):
+    folder = make_report(n_layers=2, n_groups=2).save(tmp_path)
+    content = json.loads((folder / "report.json").read_text())
+    part = content
+    for key in path[:-1]:
+        part = part[key]
+    part[path[-1]] = value
+    (folder / "report.json").write_text(json.dumps(content))
+    with pytest.raises(FileFormatError, match=r"must lie between|must hold as many"):
+        Report.load(folder)
+    if path[0] != "distributions":
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(content, json.loads(SCHEMA_PATH.read_text()))
+
+
+def test_numbers_that_are_not_known_are_allowed(tmp_path):
+    report = make_report("erased")
+    unknown = float("nan"), float("inf")
+    report.metrics["m2"] = replace(
+        report.metrics["m2"],
+        p_value=unknown[0],
+        share_left_interval=(-unknown[1], unknown[1]),
+        share_left_upper=unknown[1],
+    )
+    loaded = Report.load(report.save(tmp_path))
+    assert repr(loaded.metrics["m2"]) == repr(report.metrics["m2"])
+
+
+def test_a_contrast_of_somebody_else_survives(tmp_path):
+    report = make_report()
+    report.metrics["mine"] = replace(report.metrics["loss"], name="mine")
+    report.distributions.scores["mine"] = report.distributions.scores["loss"]
+    assert "mine" in Report.load(report.save(tmp_path)).metrics
+    assert "mine" in str(report)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_dictionary_holds_what_the_file_holds(case, tmp_path):
+    report = make_report(**case)
+    content = json.loads((report.save(tmp_path) / "report.json").read_text())
+    del content["records"]["sha256"]
+    assert report.to_dict() == content
 
 
 def test_json_that_is_too_large(tmp_path, monkeypatch):

@@ -5,6 +5,8 @@ import itertools
 import pytest
 from report_factory import VERDICTS, make_report
 
+from ruler.auditing.records import ALIKE
+
 pytestmark = pytest.mark.browser
 
 HOSTILE = [
@@ -41,7 +43,7 @@ def heading(page, label):
 
 @pytest.mark.parametrize("verdict", VERDICTS)
 def test_every_verdict_fits_every_screen(open_report, verdict):
-    page = open_report(make_report(verdict, n_groups=6))
+    page = open_report(make_report(verdict, n_groups=6, n_layers=12))
     assert page.get_by_role("heading", level=1).is_visible()
     assert f"verdict: {verdict}" in page.inner_text(".verdict-word").lower()
     for width, scheme in itertools.product((1280, 390), ("light", "dark")):
@@ -98,8 +100,8 @@ def test_searching_and_filtering(open_report):
     assert "None of 200 records matches" in page.inner_text("[data-table=records] [role=status]")
     page.get_by_role("searchbox").fill("")
     wait_for_rows(page, 25)
-    page.get_by_label("Finding").select_option("like the control")
-    assert set(column(page, find_column(page, "Finding"))) == {"like the control"}
+    page.get_by_label("Finding").select_option(ALIKE)
+    assert set(column(page, find_column(page, "Finding"))) == {ALIKE}
 
 
 def test_paging(open_report):
@@ -190,7 +192,7 @@ def test_nothing_can_be_sent_even_by_a_script(open_report):
 
 
 def test_paper_is_white_and_whole(open_report):
-    page = open_report(make_report(n_groups=4), scheme="dark")
+    page = open_report(make_report(n_groups=4, n_layers=12), scheme="dark")
     page.emulate_media(media="print", color_scheme="dark")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert not page.locator("nav").is_visible()
@@ -198,7 +200,8 @@ def test_paper_is_white_and_whole(open_report):
 
 
 def test_what_a_screen_reader_hears(open_report):
-    page = open_report(make_report(n_groups=4))
+    page = open_report(make_report("inconclusive", n_groups=4, n_layers=3))
+    assert page.get_by_role("heading", name="What would settle it").is_visible()
     for figure in page.locator("svg[role=img]").all():
         named = page.evaluate(
             "ids => ids.split(' ').map(id => document.getElementById(id).textContent.trim()).join(' ')",

@@ -19,7 +19,7 @@ pillow = pytest.importorskip("PIL.Image")
 
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "fever", "cough", "pain", "rash", "none"]
 CLASSES = {"mild": 0, "grave": 1}
-COUNTS = {"forget": 30, "retain": 90, "test": 60}
+COUNTS = {"forget": 30, "retain": 90, "held_out": 60}
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def write_csv(path, text):
 def run_audit(folder, monkeypatch, capsys, sides):
     """`ruler audit` on one model; gives exit status, stderr and the report."""
     lines = "\n".join(f'{side} = "{name}"' for side, name in sides.items())
-    settings = "[settings]\nn_permutations = 99\nn_bootstrap = 99\n"
+    settings = "[settings]\nn_permutations = 99\n"
     (folder.parent / "audit.toml").write_text(f'[models]\nunlearned = "unlearned"\n[data]\n{lines}\n{settings}')
     out = folder.parent / "out"
     monkeypatch.setattr(sys, "argv", ["ruler", "audit", str(folder.parent / "audit.toml"), "--out", str(out)])
@@ -94,11 +94,11 @@ def test_texts_are_audited_from_the_folder_alone(text_folder, monkeypatch, capsy
         write_csv(text_folder.parent / f"{side}.csv", "\n".join(["id,text,label", *rows]))
     sides = {side: f"{side}.csv" for side in COUNTS}
     code, err, report = run_audit(text_folder, monkeypatch, capsys, sides)
-    assert code in (0, 1), err
+    assert code in (0, 1, 3), err
     assert set(report["outputs"]["unlearned"]) == {
         "forget_accuracy",
         "retain_accuracy",
-        "test_accuracy",
+        "held_out_accuracy",
         "membership_inference",
     }
     assert report["provenance"]["files"]["unlearned"].endswith("unlearned")
@@ -113,7 +113,7 @@ def test_images_are_audited_from_the_folder_alone(image_folder, monkeypatch, cap
             pillow.fromarray(np.tile(rng.integers(256, size=3, dtype=np.uint8), (10, 9, 1))).save(place / f"{row}.png")
     _, err, report = run_audit(image_folder, monkeypatch, capsys, {side: side for side in COUNTS})
     assert report is not None, err  # untrained as it is, the model may be invalid evidence
-    assert "test_accuracy" in report["outputs"]["unlearned"]
+    assert "held_out_accuracy" in report["outputs"]["unlearned"]
 
 
 def test_faults_of_a_folder_are_said_in_a_line(text_folder, monkeypatch, capsys):
@@ -173,6 +173,38 @@ def test_positions_that_start_after_the_padding_are_not_read_beyond(tmp_path):
         model(torch.full((1, n_positions + 1), 7))
 
 
+def test_groups_and_strata_of_texts_are_passed_on(text_folder):
+    path = write_csv(text_folder.parent / "a.csv", "text,label,group,strata\nfever,grave,ann,2020\nrash,0,bob,2021\n")
+    records = records_of(text_folder).load(path)
+    assert [record["group"] for record in records] == ["ann", "bob"]
+    assert [record["strata"] for record in records] == ["2020", "2021"]
+
+
+def test_columns_may_have_other_names(text_folder):
+    path = write_csv(text_folder.parent / "a.csv", "text,severity,year\nfever,grave,2020\n")
+    named = FolderRecords(text_folder, load_folder(text_folder, "unlearned"), {"label": "severity", "strata": "year"})
+    (record,) = named.load(path)
+    assert (record["labels"], record["strata"]) == (1, "2020")
+    wrong = FolderRecords(text_folder, load_folder(text_folder, "unlearned"), {"label": None, "strata": "month"})
+    with pytest.raises(
+        FileFormatError, match=r"must have the column 'month', as data\.strata says; got text, severity"
+    ):
+        wrong.load(path)
+
+
+def test_texts_may_be_lines_of_json(text_folder):
+    lines = [{"text": "Fever, cough", "label": "grave", "id": 7}, {"text": "rash", "label": 0, "id": 8}]
+    path = write_csv(text_folder.parent / "a.jsonl", "\n".join(map(json.dumps, lines)))
+    records = records_of(text_folder).load(path)
+    assert [(record["labels"], record["id"]) for record in records] == [(1, 7), (0, 8)]
+    write_csv(path, '{"text": "fever"}\n[1]\n')
+    with pytest.raises(FileFormatError, match="must hold one JSON object per line; got another value in line 2"):
+        records_of(text_folder).load(path)
+    write_csv(path, '{"text": "fever"')
+    with pytest.raises(FileFormatError, match=r"must be a sound \.jsonl file"):
+        records_of(text_folder).load(path)
+
+
 @pytest.mark.parametrize(
     ("text", "phrase"),
     [
@@ -199,7 +231,7 @@ def test_images_are_prepared_as_the_processor_says(image_folder):
     assert records["pixel_values"].shape == (2, 3, 8, 8)
     np.testing.assert_allclose(records["pixel_values"][:, 0, 0, 0], [-2, 2], atol=1e-6)
     assert records["labels"].tolist() == [1, 0]
-    assert records["id"].tolist() == ["x", "y"]
+    assert records["ids"].tolist() == ["x", "y"]
 
 
 def test_numbers_that_are_no_images_are_fed_as_they_are(image_folder):
@@ -248,7 +280,8 @@ def test_bad_images_are_refused(image_folder):
 def test_records_of_another_ending_are_told_what_is_read(text_folder, name):
     (text_folder.parent / name).touch()
     with pytest.raises(
-        FileFormatError, match=r"must be a \.csv file of texts, a folder of images, a Hugging .* got '(\.|no ending)"
+        FileFormatError,
+        match=r"must be a \.csv or \.jsonl file of texts, a folder of images, a Hugging .* got '(\.|no ending)",
     ):
         records_of(text_folder).load(text_folder.parent / name)
 
@@ -264,7 +297,7 @@ def test_images_beside_class_folders_are_told(image_folder):
     for name in ("LABEL_0/a.png", "top.png"):
         pillow.new("RGB", (6, 5)).save(side / name)
     with pytest.raises(
-        FileFormatError, match=r"either all in subfolders, one a class, or all directly; got both, such as top\.png"
+        FileFormatError, match=r"either all in subfolders, one per class, or all directly; got both, such as top\.png"
     ):
         records_of(image_folder).load(side)
 
@@ -311,7 +344,7 @@ def test_datasets_are_audited(image_folder, monkeypatch, capsys):
         save_dataset(image_folder.parent / side, columns, ["cat", "dog"])
     _, err, report = run_audit(image_folder, monkeypatch, capsys, {side: side for side in COUNTS})
     assert report is not None, err  # untrained as it is, the model may be invalid evidence
-    assert "test_accuracy" in report["outputs"]["unlearned"]
+    assert "held_out_accuracy" in report["outputs"]["unlearned"]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """`ruler demo`: one method that fails and one that does not, audited, with reports and files to go on with."""
 
-import re
 import shlex
 
 import numpy as np
@@ -11,8 +10,10 @@ from typer.testing import CliRunner
 import ruler
 from ruler.auditing import Report
 from ruler.cli.app import app
+from ruler.embeddings.folders import load_model_folder
 
-METHODS = ("fine_tuning", "scrub")
+METHODS = {"fine_tuning": "residual", "retraining": "erased"}
+SIZES = {"forget": 300, "retain": 897, "held_out": 600}
 
 
 @pytest.fixture(scope="module")
@@ -26,51 +27,43 @@ def shown(tmp_path_factory):
     return done.output, folder
 
 
-def test_it_finds_the_method_that_fails(shown):
-    _, folder = shown
-    reports = {method: Report.load(folder / method) for method in METHODS}
-    assert reports["fine_tuning"].verdict == "residual"
-    assert reports["scrub"].verdict in ("erased", "inconclusive")
-    assert abs(reports["scrub"].metrics["m2"].effect - 0.5) < 0.1
-    for report in reports.values():
-        assert report.guards == []
-        assert report.metrics["m2"].control == "held-out"
-        assert len(report.records) == 68
+def test_it_finds_the_method_that_fails_and_clears_the_one_that_does_not(shown):
+    for method, verdict in METHODS.items():
+        report = Report.load(shown[1] / method)
+        assert report.verdict == verdict
+        assert {"m2", "m4", "norm", "loss"} <= report.metrics.keys()
+        assert {report.metrics[name].control for name in ("m2", "m4", "norm", "loss")} == {"held-out"}
+        assert [guard.severity for guard in report.guards if guard.severity == "fail" or guard.blocks] == []
+        assert len(report.records) == SIZES["forget"]
         assert sorted(report.outputs) == ["oracle", "original", "unlearned"]
-
-
-def test_outputs_alone_would_have_been_fooled(shown):
-    outputs = Report.load(shown[1] / "fine_tuning").outputs
-    assert outputs["original"]["forget_accuracy"] > 0.5
-    assert outputs["unlearned"]["forget_accuracy"] < 0.2
 
 
 def test_it_says_what_was_done_and_what_was_found(shown):
     text = " ".join(shown[0].split())
-    assert "68 of 455 training records got a wrong label on purpose" in text
+    assert "300 of 1197 training images came from a source with wrong labels" in text
     assert "ranks no method" in text
     assert "Fine-Tuning: RESIDUAL." in text
+    assert "Retraining: ERASED." in text
     for method in METHODS:
         assert (shown[1] / method / "report.html").is_file()
         assert str(shown[1] / method / "report.html") in shown[0]
 
 
 def test_the_embeddings_are_those_of_the_reports(shown):
-    _, folder = shown
-    rows = {side: np.load(folder / "embeddings" / f"scrub_{side}.npy") for side in ("forget", "retain")}
-    assert rows["forget"].shape == (68, 128)
+    rows = dict(zip(SIZES, load_model_folder(shown[1] / "embeddings" / "retraining"), strict=True))
+    assert {side: part.shape for side, part in rows.items()} == {side: (n, 64) for side, n in SIZES.items()}
+    assert rows["forget"].losses is not None
     assert np.isfinite(ruler.m4(rows["forget"], rows["retain"]))
 
 
 def test_the_next_command_gives_the_same_verdict(shown, tmp_path):
     command = shown[0][shown[0].index("ruler audit ") :]
-    words = shlex.split(re.sub(r"\\\n", " ", command))[1:]
-    done = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "report")])
+    done = CliRunner().invoke(app, [*shlex.split(command)[1:], "--out", str(tmp_path / "report")])
     assert done.exit_code == 1, done.output
     first, again = Report.load(shown[1] / "fine_tuning"), Report.load(tmp_path / "report")
     assert again.verdict == first.verdict
-    assert all(again.metrics[name] == first.metrics[name] for name in ("m2", "m4"))
-    assert again.records.equals(first.records)
+    for name in ("m2", "m4", "norm", "loss"):
+        assert again.metrics[name].effect == pytest.approx(first.metrics[name].effect)
 
 
 def test_out_must_be_a_folder(tmp_path):

@@ -14,7 +14,6 @@ from typer.testing import CliRunner
 import ruler.cli.reproduce as module
 from ruler.cli.app import app
 from ruler.core.errors import RulerError
-from ruler.experiment.diagnostic.verdict import judge
 from ruler.experiment.executors.cluster import ClusterSettings
 from ruler.experiment.grid import Cell
 from ruler.experiment.run import Progress, RunSettings, Summary
@@ -62,7 +61,7 @@ def test_words_become_settings(recorder: Recorder, tmp_path: Path) -> None:
     (study,) = recorder.studies
     assert (study.datasets, study.seeds, study.engine) == (("adult", "magic"), (0, 1, 2), "ensemble")
     assert (study.methods, study.forget_fractions) == (("fine_tuning", "scrub"), (0.05, 0.2))
-    assert recorder.settings == RunSettings(out=tmp_path / "results", n_jobs=2, judge=judge)
+    assert recorder.settings == RunSettings(out=tmp_path / "results", n_jobs=2)
     assert "4 of 4 cells, 1 new, in 1 min 15 s" in result.output
 
 

@@ -17,7 +17,6 @@ COMMAND = "import ruler.auditing.plan as plan; plan.WORTH_PLANNING = 0\nfrom rul
 POISON = """from ruler.experiment.executors import blocks
 blocks._MOST_RETRIES, blocks._do_pair = 2, lambda *_: __import__('os')._exit(1)
 """
-SIDES = {"forget": "forget.npy", "retain": "retain", "held-out": "held_out.npy"}
 PATIENCE_S = 240
 
 
@@ -38,12 +37,12 @@ def address() -> Iterator[str]:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     rng = np.random.default_rng(0)
-    shards = tmp_path / "retain"
-    shards.mkdir()
+    shards = tmp_path / "unlearned" / "retain"
+    shards.mkdir(parents=True)
     for name in ("a", "b", "c"):
         np.save(shards / f"{name}.npy", rng.normal(size=(400, 8)))
     for name in ("forget", "held_out"):
-        np.save(tmp_path / f"{name}.npy", rng.normal(size=(60, 8)))
+        np.save(tmp_path / "unlearned" / f"{name}.npy", rng.normal(size=(60, 8)))
     return tmp_path
 
 
@@ -51,7 +50,7 @@ def test_three_nodes_find_what_one_process_finds_and_say_first_what_it_takes(fol
     reports = []
     for executor in ("local", "ray"):
         done = audit(folder, address, "--executor", executor, "--out", str(folder / executor))
-        assert done.returncode in (0, 1), done.stderr
+        assert done.returncode in (1, 3), done.stderr
         report = json.loads((folder / executor / "report.json").read_text())
         reports.append({part: report[part] for part in ("verdict", "metrics", "guards")})
     assert reports[0] == reports[1]
@@ -66,7 +65,6 @@ def test_a_task_that_kills_its_workers_is_said_in_one_line(folder: Path, address
 
 
 def audit(folder: Path, address: str, *options: str, command: str = COMMAND) -> subprocess.CompletedProcess[str]:
-    files = [f"--unlearned-{side}={folder / name}" for side, name in SIDES.items()]
-    words = [sys.executable, "-c", command, "audit", *files, *options]
+    words = [sys.executable, "-c", command, "audit", f"--unlearned={folder / 'unlearned'}", *options]
     environment = os.environ | {"RAY_ADDRESS": address}
     return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=PATIENCE_S)

@@ -13,5 +13,5 @@ def test_columns_are_kept_as_text() -> None:
 
 
 def test_every_column_has_a_name_or_none_has() -> None:
-    with pytest.raises(InputError, match=r"columns must be one name a column .* shape is \(3, 3\); got 2"):
+    with pytest.raises(InputError, match=r"columns must be one name per column .* shape is \(3, 3\); got 2"):
         Embeddings(np.eye(3), columns=["a", "b"])

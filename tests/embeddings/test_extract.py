@@ -309,7 +309,7 @@ def test_ids_come_from_items_datasets_subsets_and_dicts(model, rows):
 
 
 def test_wrong_number_of_ids_is_refused_before_the_run(model, rows):
-    with pytest.raises(InputError, match=r"ids must be one name a record, shape \(23,\); got shape \(2,\)"):
+    with pytest.raises(InputError, match=r"ids must be one per record, shape \(23,\); got shape \(2,\)"):
         embed(model, Labelled(rows, ["a", "b"]))
 
 
@@ -353,7 +353,7 @@ def test_augmented_data_is_refused(model, rows):
     [
         (torch.empty(0, 5), "data must hold at least one record; got 0"),
         ([], "data must hold at least one record; got 0"),
-        (torch.tensor(3.0), "data must have one row a record; got a single number"),
+        (torch.tensor(3.0), "data must have one row per record; got a single number"),
         (7, "data must be a tensor, an array, .* got int"),
         ("abc", "got str"),
         (["some text"], "data must be made of numbers; got str .* Tokenise texts first"),

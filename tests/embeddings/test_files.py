@@ -1,5 +1,6 @@
 """Embedding files: every format gives back what was written, and refuses what is not sound."""
 
+import datetime
 import io
 import json
 import os
@@ -312,7 +313,7 @@ def test_endless_safetensors_header_is_refused(tmp_path):
         ({"embedding": [[1.0, 2.0], None]}, "lists of one length without nulls"),
         ({"embedding": [[1.0, 2.0], [3.0, None]]}, "lists of one length without nulls"),
         ({"embedding": [1.0, 2.0]}, "cannot be read"),
-        ({"a": [1.0], "b": ["x"]}, "must be numeric but for its id; got column 'b' of string"),
+        ({"a": [1.0], "b": ["x"]}, "must be numeric but for its ids, labels, .*; got column 'b' of string"),
         ({"id": ["x"]}, "must have columns besides its id"),
         ({"a": arrow.array([], arrow.float32())}, "must hold at least one row"),
         ({"a": [1.0, 2.0], "id": ["x", None]}, "ids must be integers or text; got NoneType, str"),
@@ -387,7 +388,7 @@ def test_ids_must_fit_the_rows(tmp_path):
     np.save(tmp_path / "b.npy", np.eye(2))
     np.save(tmp_path / "b.ids.npy", np.arange(3))
     for name in ("a.npz", "b.npy"):
-        with pytest.raises(FileFormatError, match=r"ids must be one name a row, shape \(2,\); got shape \(3,\)"):
+        with pytest.raises(FileFormatError, match=r"ids must be one name per row, shape \(2,\); got shape \(3,\)"):
             load_embeddings(tmp_path / name)
 
 
@@ -433,3 +434,95 @@ def test_a_table_that_is_refused_is_named(tmp_path):
         parquet.write_table(arrow.table(columns), path)
         with pytest.raises(FileFormatError, match=path.name):
             load_embeddings(path)
+
+
+# what stands beside the rows
+
+NAMED = [".npz", ".parquet", ".safetensors", ".pt"]
+ROWS = np.random.default_rng(0).normal(size=(3, 2))
+
+
+@pytest.mark.parametrize("ending", NAMED)
+@pytest.mark.parametrize(
+    "labels", [[0, 2, 1], [0.5, 1.0, -2.0], ["cat", "dog", "\u00e4"], [True, False, True]], ids=str
+)
+def test_what_stands_beside_the_rows_is_kept(tmp_path, ending, labels):
+    path = tmp_path / f"rows{ending}"
+    given = {"labels": labels, "losses": [0.25, 1e-300, 7.0], "groups": ["a", "b", "a"], "strata": [2020, 2021, 2020]}
+    save_embeddings(Embeddings(ROWS, ["x", "y", "z"], "fc", features=np.eye(3), **given), path)
+    found = load_embeddings(path)
+    for name, values in given.items():
+        assert getattr(found, name).tolist() == values
+    assert found.ids.tolist() == ["x", "y", "z"]
+    assert found.layer == "fc"
+    assert found.features is None
+    np.testing.assert_array_equal(found.values, ROWS)
+
+
+@pytest.mark.parametrize("plural", [True, False])
+def test_names_beside_the_rows_are_treated_alike_in_every_format(tmp_path, plural):
+    names = ("ids", "labels", "losses", "groups") if plural else ("id", "label", "loss", "group")
+    values = (np.array([5, 6, 7]), np.array([0, 1, 1]), np.array([0.5, 1.5, 2.5]), np.array([9, 9, 8]))
+    beside = {**dict(zip(names, values, strict=True)), "strata": np.array([1, 2, 3])}
+    np.savez(tmp_path / "a.npz", penultimate=ROWS, **beside)
+    save_file({"penultimate": ROWS, **beside}, tmp_path / "b.safetensors")
+    tensors = {name: torch.tensor(column) for name, column in beside.items()}
+    torch.save({"penultimate": torch.tensor(ROWS), **tensors}, tmp_path / "c.pt")
+    parquet.write_table(arrow.table({"f0": ROWS[:, 0], **beside, "f1": ROWS[:, 1]}), tmp_path / "d.parquet")
+    parquet.write_table(arrow.table({**beside, "embedding": ROWS.tolist()}), tmp_path / "e.parquet")
+    (tmp_path / "f").mkdir()
+    parquet.write_table(arrow.table({"f0": ROWS[:, 0], **beside, "f1": ROWS[:, 1]}), tmp_path / "f" / "0.parquet")
+    for path in sorted(tmp_path.iterdir()):
+        found = load_embeddings(path)
+        np.testing.assert_array_equal(found.values[:], ROWS)
+        for name, column in zip(("ids", "labels", "losses", "groups", "strata"), beside.values(), strict=True):
+            np.testing.assert_array_equal(getattr(found, name), column)
+    assert load_embeddings(tmp_path / "d.parquet").columns == ("f0", "f1")
+
+
+def test_strata_can_be_any_column(tmp_path):
+    days = [datetime.date(2024, 1, day) for day in (1, 2, 1)]
+    bands = arrow.array(["old", "young", "old"]).dictionary_encode()
+    table = arrow.table({"a": ROWS[:, 0], "band": bands, "b": ROWS[:, 1], "id": [1, 2, 3]})
+    parquet.write_table(table, tmp_path / "a.parquet")
+    with pytest.raises(FileFormatError, match=r"got column 'band' of dictionary.*Remove it, or name it as strata"):
+        load_embeddings(tmp_path / "a.parquet")
+    found = load_embeddings(tmp_path / "a.parquet", strata="band")
+    assert found.strata.tolist() == ["old", "young", "old"]
+    np.testing.assert_array_equal(found.values, ROWS)
+    parquet.write_table(arrow.table({"embedding": ROWS.tolist(), "day": days}), tmp_path / "b.parquet")
+    found = load_embeddings(tmp_path / "b.parquet", strata="day")
+    assert found.strata.tolist() == ["2024-01-01", "2024-01-02", "2024-01-01"]
+    np.savez(tmp_path / "c.npz", values=ROWS, month=[1, 2, 3])
+    assert load_embeddings(tmp_path / "c.npz", strata="month").strata.tolist() == [1, 2, 3]
+    with pytest.raises(
+        FileFormatError, match=r"must hold the strata that were asked for, 'year'; got 'values', 'month'"
+    ):
+        load_embeddings(tmp_path / "c.npz", strata="year")
+    np.save(tmp_path / "d.npy", ROWS)
+    with pytest.raises(FileFormatError, match=r"must have named columns or arrays for strata='year'; \.npy has none"):
+        load_embeddings(tmp_path / "d.npy", strata="year")
+
+
+@pytest.mark.parametrize(
+    ("beside", "message"),
+    [
+        ({"label": [0, 1, 2], "labels": [0, 1, 2]}, "must hold its labels under one name; got 'labels', 'label'"),
+        ({"loss": [0.0, np.nan, 1.0]}, "losses must be finite; got NaN or inf in 1 places"),
+        ({"losses": ["a", "b", "c"]}, "losses must be numbers; got"),
+        ({"groups": ["a", None, "b"]}, "groups must be given for every record; got none for some"),
+        ({"labels": [[0], [1], [2, 3]]}, "labels must be one number or text per record; got others"),
+    ],
+)
+def test_unsound_columns_beside_the_rows_are_refused(tmp_path, beside, message):
+    parquet.write_table(arrow.table({"embedding": ROWS.tolist(), **beside}), tmp_path / "a.parquet")
+    with pytest.raises(FileFormatError, match=message):
+        load_embeddings(tmp_path / "a.parquet")
+
+
+def test_labels_must_fit_the_rows(tmp_path):
+    np.savez(tmp_path / "a.npz", values=ROWS, labels=np.eye(3))
+    with pytest.raises(FileFormatError, match=r"labels must be one per record, 3 in all; got shape \(3, 3\)"):
+        load_embeddings(tmp_path / "a.npz")
+    np.savez(tmp_path / "a.npz", penultimate=ROWS, labels=np.ones((3, 1)))
+    assert load_embeddings(tmp_path / "a.npz").labels.tolist() == [1, 1, 1]

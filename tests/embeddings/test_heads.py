@@ -113,7 +113,7 @@ def test_keyword_input_of_a_head_is_read():
 
 def test_layer_without_one_vector_a_record_is_refused():
     model = Net(lambda m, x: m.fc(x.reshape(-1, 1)), fc=nn.Linear(1, 2))
-    with pytest.raises(InputError, match=r"one vector a record; got shape \(30, 1\) for 6 records"):
+    with pytest.raises(InputError, match=r"one vector per record; got shape \(30, 1\) for 6 records"):
         embed(model, ROWS)
 
 
@@ -159,3 +159,71 @@ def test_recurrent_layer_gives_its_last_step():
     sequences = IMAGES[:, 0]
     close(embed(model, sequences, layer="rnn").values, model.rnn(sequences)[0][:, -1])
     np.testing.assert_array_equal(embed(model, sequences, layer="rnn").values, embed(model, sequences).values)
+
+
+# several layers
+
+
+class Plain(nn.Module):
+    """Blocks in a list, which never runs itself, and a norm used twice."""
+
+    def __init__(self):
+        super().__init__()
+        self.inlet, self.blocks = nn.Linear(5, 4), nn.ModuleList(nn.Linear(4, 4) for _ in range(3))
+        self.act, self.out, self.after = nn.Tanh(), nn.Linear(4, 3), nn.Softmax(1)
+
+    def forward(self, x):
+        x = self.inlet(x)
+        for block in self.blocks:
+            x = self.act(block(x))
+        return self.after(self.out(x))
+
+
+def sequential():
+    return nn.Sequential(nn.Linear(5, 4), nn.ReLU(), nn.Dropout(), nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2))
+
+
+class Wrapper(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.trunk, self.head = nn.Sequential(nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 4)), nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.head(self.trunk(x))
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (sequential, ["0", "1", "3", "5:input"]),
+        (Plain, ["inlet", "blocks.0", "blocks.1", "blocks.2", "out:input"]),
+        (Wrapper, ["trunk.0", "trunk.1", "head:input"]),
+        (lambda: nn.Linear(5, 2), [":input"]),
+    ],
+)
+def test_all_layers_are_the_blocks_on_the_way_to_the_head(make, expected):
+    torch.manual_seed(0)
+    model, rows = make(), torch.randn(6, 5)
+    found = embed(model, rows, layer="all", batch_size=4)
+    assert list(found) == expected
+    for name, one in found.items():
+        assert one.layer == name
+        np.testing.assert_array_equal(one.values, embed(model, rows, layer=name, batch_size=4).values)
+    np.testing.assert_array_equal(one.values, embed(model, rows, batch_size=4).values)
+
+
+def test_named_layers_come_in_forward_order():
+    torch.manual_seed(0)
+    model, rows = sequential(), torch.randn(6, 5)
+    found = embed(model, (rows, torch.arange(6) % 2), layer=["5:input", "0", "0"])
+    assert list(found) == ["0", "5:input"]
+    np.testing.assert_array_equal(found["0"].losses, found["5:input"].losses)
+    np.testing.assert_array_equal(found["0"].labels, found["5:input"].labels)
+    assert list(embed(model, rows, layer=["3"])) == ["3"]
+
+
+def test_a_list_of_layers_names_at_least_one():
+    with pytest.raises(InputError, match="layer must name at least one module; got an empty list"):
+        embed(sequential(), torch.randn(6, 5), layer=[])
+    with pytest.raises(LayerNotFoundError, match="got '9'"):
+        embed(sequential(), torch.randn(6, 5), layer=["0", "9"])

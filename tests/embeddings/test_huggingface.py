@@ -1,12 +1,14 @@
 """embed on Hugging Face models with tiny random weights, against their own hidden states."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from ruler.core.errors import InputError, LayerNotFoundError
-from ruler.embeddings import embed
+from ruler.embeddings import embed, read_model
 from ruler.embeddings.inputs import read_inlet
 
 transformers = pytest.importorskip("transformers")
@@ -240,3 +242,148 @@ def test_inlet_of_a_forward_that_takes_anything():
     inlet = read_inlet(Open())
     assert inlet.pick({"input_ids": 1, "labels": 2, "id": 3}) == {"input_ids": 1}
     assert inlet.pick((1, 2)) == {0: 1}
+
+
+# losses
+
+
+def own_loss(model, row, labels):
+    """What the model itself returns as its loss, for one record without padding."""
+    with torch.no_grad():
+        return float(model.double().eval()(input_ids=row[None], labels=labels[None]).loss)
+
+
+LANGUAGE_MODELS = [
+    ("BertForMaskedLM", "BertConfig", ENCODER),
+    ("RobertaForMaskedLM", "RobertaConfig", ENCODER),
+    ("DistilBertForMaskedLM", "DistilBertConfig", DISTIL),
+    ("ElectraForMaskedLM", "ElectraConfig", ENCODER),
+    ("GPT2LMHeadModel", "GPT2Config", GPT),
+    ("LlamaForCausalLM", "LlamaConfig", {**ENCODER, "num_key_value_heads": 2}),
+    ("Gemma2ForCausalLM", "Gemma2Config", {**ENCODER, "num_key_value_heads": 2, "head_dim": 8}),
+]
+
+
+@pytest.mark.parametrize(("name", "config", "settings"), LANGUAGE_MODELS)
+@pytest.mark.parametrize("batch_size", [2, 256])
+def test_losses_of_language_models_are_their_own(token_lists, name, config, settings, batch_size):
+    model = build(name, config, **settings)
+    labels = [row.clone() for row in token_lists]
+    for one in labels:
+        one[0] = -100
+    expected = [own_loss(model, row, one) for row, one in zip(token_lists, labels, strict=True)]
+    items = [{"input_ids": row, "labels": one} for row, one in zip(token_lists, labels, strict=True)]
+    found = embed(model, items, batch_size=batch_size)
+    np.testing.assert_allclose(found.losses, expected, rtol=1e-6)  # causal models round their logits to float32
+    assert found.labels is None
+    bare = embed(model, [{"input_ids": row} for row in token_lists], batch_size=batch_size)
+    np.testing.assert_array_equal(found.values, bare.values)
+    # padding by hand, with labels that repeat it: what the mask leaves out does not count
+    tokens = torch.nn.utils.rnn.pad_sequence(token_lists, batch_first=True)
+    whole = tokens.clone()
+    whole[:, 0] = -100
+    padded = {"input_ids": tokens, "attention_mask": (tokens != 0).long(), "labels": whole}
+    np.testing.assert_allclose(embed(model, padded, batch_size=batch_size).losses, found.losses, rtol=1e-9)
+
+
+def test_left_padding_does_not_count(token_lists):
+    model = build("GPT2LMHeadModel", "GPT2Config", **GPT).double()
+    tokens = torch.stack([torch.cat([torch.zeros(9 - len(row), dtype=torch.int64), row]) for row in token_lists])
+    inputs = {"input_ids": tokens, "attention_mask": (tokens != 0).long(), "labels": tokens}
+    places = (inputs["attention_mask"].cumsum(1) - 1).clamp(min=0)
+    found = embed(model, {**inputs, "position_ids": places}).losses
+    np.testing.assert_allclose(found, [own_loss(model, row, row) for row in token_lists], rtol=1e-6)
+
+
+def test_logits_of_all_tokens_never_lie_side_by_side(padded, monkeypatch):
+    monkeypatch.setattr("ruler.embeddings.losses._MOST_LOGITS", 150)
+    model = build("GPT2LMHeadModel", "GPT2Config", **GPT).double()
+    expected = embed(model, {**padded, "labels": padded["input_ids"]}).losses
+    sizes, n_runs = [], []
+    model.lm_head.register_forward_hook(lambda _, args, output: sizes.append(output.shape[:2].numel()))
+    model.transformer.h[0].register_forward_hook(lambda *_: n_runs.append(1))
+    found = embed(model, {**padded, "labels": padded["input_ids"]}, batch_size=2)
+    np.testing.assert_allclose(found.losses, expected, rtol=1e-12)
+    assert max(sizes[2:]) == 3  # the first two compare the head alone with the whole model on one record
+    assert len(n_runs) == 3 + 2  # three batches; the first once more for stability, one record of it for the head
+    assert "forward" not in vars(model.transformer)
+
+
+def test_losses_of_a_layer_in_the_head_are_the_same(padded):
+    model = build("BertForMaskedLM", "BertConfig", **ENCODER).double()
+    data = {**padded, "labels": padded["input_ids"]}
+    expected = embed(model, data).losses
+    np.testing.assert_allclose(embed(model, data, layer="cls.predictions.transform").losses, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("labels", "reason"),
+    [
+        (torch.zeros(5, dtype=torch.int64), r"must be token ids of the input's shape, \(9,\) per record; got .*int64"),
+        (torch.full((5, 9), 50), "Token labels must be 0 to 49, or -100 for tokens that do not count; got 50 to 50"),
+        (torch.full((5, 9), -100), "5 of 5 records have no labelled token to predict"),
+    ],
+)
+def test_labels_that_are_no_tokens_give_a_reason(padded, labels, reason):
+    model = build("BertForMaskedLM", "BertConfig", **ENCODER)
+    found = read_model(model, {**padded, "labels": labels})
+    assert re.search(reason, found.why_no_losses)
+
+
+def test_a_head_that_needs_more_than_hidden_states_gives_a_reason(padded):
+    model = build("BertForPreTraining", "BertConfig", **ENCODER)
+    found = read_model(model, {**padded, "labels": padded["input_ids"]})
+    assert found.why_no_losses.startswith("The vocabulary head cannot be run apart from its trunk")
+    assert read_model(model.bert, {**padded, "labels": torch.zeros(5).long()}).why_no_losses.endswith(
+        "without logits, so it has no task loss."
+    )
+
+
+@pytest.mark.parametrize("n_labels", [1, 3])
+@pytest.mark.parametrize("is_float", [False, True])
+def test_losses_of_sequence_classifiers_are_their_own(padded, n_labels, is_float):
+    model = build("BertForSequenceClassification", "BertConfig", num_labels=n_labels, **ENCODER).double().eval()
+    targets = torch.tensor([0, 1, 0, 1, 1])
+    if is_float:
+        targets = targets.double() if n_labels == 1 else torch.eye(3)[targets].double()
+    found = embed(model, {**padded, "labels": targets})
+    if n_labels == 1 and not is_float:
+        with torch.no_grad():
+            logits = model(**padded).logits[:, 0]
+        expected = torch.nn.functional.binary_cross_entropy_with_logits(logits, targets.double(), reduction="none")
+    else:
+        with torch.no_grad():
+            parts = [{key: value[row : row + 1] for key, value in padded.items()} for row in range(5)]
+            expected = [model(**part, labels=targets[row : row + 1]).loss for row, part in enumerate(parts)]
+    np.testing.assert_allclose(found.losses, [float(loss) for loss in expected], rtol=1e-9)
+
+
+# several layers
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "settings", "expected"),
+    [
+        ("BertForMaskedLM", "BertConfig", ENCODER, ["bert.encoder.layer.0", "bert"]),
+        (
+            "BertForSequenceClassification",
+            "BertConfig",
+            ENCODER,
+            ["bert.encoder.layer.0", "bert.encoder.layer.1", "classifier:input"],
+        ),
+        ("GPT2LMHeadModel", "GPT2Config", GPT, ["transformer.h.0", "transformer.h.1", "transformer"]),
+        ("GPT2ForSequenceClassification", "GPT2Config", GPT, ["transformer.h.0", "transformer.h.1", "score:input"]),
+        ("BertModel", "BertConfig", ENCODER, ["encoder.layer.0", ""]),
+    ],
+)
+def test_all_layers_are_the_blocks_hidden_states(padded, name, config, settings, expected):
+    model = build(name, config, **settings).eval()
+    found = embed(model, padded, layer="all", batch_size=2)
+    assert list(found) == expected
+    for layer, rows in found.items():
+        np.testing.assert_array_equal(rows.values, embed(model, padded, layer=layer, batch_size=2).values)
+    np.testing.assert_array_equal(rows.values, embed(model, padded, batch_size=2).values)
+    last = torch.tensor(LENGTHS) - 1 if "GPT2" in name else torch.zeros(5, dtype=torch.int64)
+    with torch.no_grad():
+        states = model(**padded, output_hidden_states=True).hidden_states[1]
+    close(found[expected[0]].values, states[torch.arange(5), last])

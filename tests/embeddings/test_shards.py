@@ -95,10 +95,10 @@ def test_a_folder_must_hold_shards(tmp_path, content, found):
 def test_all_shards_are_named_or_none(tmp_path):
     write(tmp_path, [".npy", ".npy"], np.arange(40) + 7)
     (tmp_path / "rows-0.ids.npy").unlink()
-    with pytest.raises(FileFormatError, match=r"rows-0\.npy must name its rows, as rows-1\.npy does"):
+    with pytest.raises(FileFormatError, match=r"rows-0\.npy must have ids, as rows-1\.npy does"):
         load_embeddings(tmp_path)
     np.save(tmp_path / "rows-0.ids.npy", np.arange(3))
-    with pytest.raises(FileFormatError, match=r"rows-0\.npy must have one id a row; got \(3,\) for 20 rows"):
+    with pytest.raises(FileFormatError, match=r"rows-0\.npy must have ids for each row; got \(3,\) for 20 rows"):
         load_embeddings(tmp_path)
 
 
@@ -116,7 +116,7 @@ def write_table(path, columns, rows=ROWS):
     ("columns", "message"),
     [
         (["c0", "c2", "c1", "c3", "c4"], "got 'c1' and 'c2' in place 1"),
-        (["c0", "c1", "c2", "c3", "label"], "got 'c4' and 'label' in place 4"),
+        (["c0", "c1", "c2", "c3", "c9"], "got 'c4' and 'c9' in place 4"),
     ],
 )
 def test_tables_must_have_the_same_columns_in_the_same_order(tmp_path, columns, message):
@@ -150,11 +150,12 @@ def test_tables_of_lists_and_of_columns_do_not_mix(tmp_path):
 
 def test_ids_and_labels_beside_lists_may_stand_anywhere(tmp_path):
     lists, names = ROWS[:2].tolist(), ["p", "q"]
-    parquet.write_table(arrow.table({"id": names, "embedding": lists}), tmp_path / "0.parquet")
+    parquet.write_table(arrow.table({"id": names, "label": [1, 1], "embedding": lists}), tmp_path / "0.parquet")
     parquet.write_table(arrow.table({"embedding": lists, "label": [0, 1], "id": ["r", "s"]}), tmp_path / "1.parquet")
     found = load_embeddings(tmp_path)
     np.testing.assert_array_equal(found.values[:], ROWS[[0, 1, 0, 1]])
     assert found.ids.tolist() == ["p", "q", "r", "s"]
+    assert found.labels.tolist() == [1, 1, 0, 1]
 
 
 def test_tables_with_more_columns_are_of_another_width(tmp_path):
@@ -193,7 +194,7 @@ def test_integer_ids_that_go_on_from_shard_to_shard_are_row_numbers(tmp_path):
     assert not (tmp_path / "rows-0.ids.npy").exists()
     assert load_embeddings(tmp_path).ids.tolist() == list(range(40))
     (tmp_path / "rows-1.ids.npy").unlink()
-    with pytest.raises(FileFormatError, match=r"rows-0\.npy must name its rows, as rows-2\.npy does"):
+    with pytest.raises(FileFormatError, match=r"rows-0\.npy must have ids, as rows-2\.npy does"):
         load_embeddings(tmp_path)
 
 
@@ -278,4 +279,30 @@ def test_too_many_open_files_are_no_fault_of_the_shard(tmp_path, monkeypatch):
     write(tmp_path, [".npy"])
     monkeypatch.setattr(np.lib.format, "open_memmap", refuse)
     with pytest.raises(FileFormatError, match=r"rows-0\.npy must be readable; got: Too many open files.*ulimit -n"):
+        load_embeddings(tmp_path)
+
+
+@pytest.mark.parametrize("ending", [".safetensors", ".parquet"])
+def test_what_stands_beside_the_rows_is_joined(tmp_path, ending):
+    for number, rows in enumerate(np.array_split(np.arange(40), 3)):
+        one = Embeddings(
+            ROWS[rows], labels=rows % 3, losses=rows / 7, groups=[f"g{row // 2}" for row in rows], strata=rows % 2
+        )
+        save_embeddings(one, tmp_path / f"{number}{ending}")
+    found = load_embeddings(tmp_path)
+    assert found.labels.tolist() == (np.arange(40) % 3).tolist()
+    assert found.losses.tolist() == (np.arange(40) / 7).tolist()
+    assert found.groups.tolist() == [f"g{row // 2}" for row in range(40)]
+    assert found.strata.tolist() == (np.arange(40) % 2).tolist()
+    named = load_embeddings(tmp_path, strata="label" if ending == ".parquet" else "labels")
+    assert named.strata.tolist() == found.labels.tolist()
+    np.save(tmp_path / "3.npy", ROWS)
+    with pytest.raises(FileFormatError, match=rf"3\.npy must have labels, as 0\{ending} does; got none"):
+        load_embeddings(tmp_path)
+
+
+def test_labels_are_of_one_kind(tmp_path):
+    save_embeddings(Embeddings(ROWS[:2], labels=[0, 1]), tmp_path / "a.parquet")
+    save_embeddings(Embeddings(ROWS[:2], labels=["x", "y"]), tmp_path / "b.safetensors")
+    with pytest.raises(FileFormatError, match=r"b\.safetensors must have labels of the same kind as a\.parquet"):
         load_embeddings(tmp_path)

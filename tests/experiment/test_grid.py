@@ -103,3 +103,11 @@ def test_resume_is_grid_minus_store() -> None:
 def test_a_job_with_more_models_costs_more() -> None:
     cells = list_cells(STUDIES["primary"])[:18]
     assert Job(cells).cost > Job(cells[:6]).cost
+
+
+def test_oracles_of_a_diagnostic_study_are_paired_on_each_of_its_models() -> None:
+    study = replace(STUDIES["images"], methods=(), seeds=(0, 1, 2), compares_oracles=True)
+    cells = list_cells(study)
+    assert len(cells) == 3 * 2 * 3
+    assert {(cell.precision, cell.size, cell.engine) for cell in cells} == {("float32", "full", "diagnostic")}
+    assert len(group_jobs(cells)) == 3 * 2  # whose oracles serve all their pairs

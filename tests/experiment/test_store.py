@@ -50,18 +50,22 @@ def test_columns_are_the_documented_ones(path: Path) -> None:
         *("ruler_version", "commit", "torch_version", "machine", "finished_at"),
         *("architecture", "forget_choice", "precision", "size", "model", "m4_held_out", "m4_placebo"),
         *("m4_placebo_sd", "m4_placebo_low", "m4_placebo_high", "m4_placebo_p", "n_groups"),
-        *("verdict", "m2_verdict", "m4_verdict", "m2_effect", "m4_effect", "m2_p_value", "m4_p_value"),
+        *("verdict", "m2_verdict", "m4_verdict", "norm_verdict", "loss_verdict", "seen", "m2_effect", "m2_p_value"),
+        *("m4_effect", "m4_p_value", "norm_effect", "norm_p_value", "loss_effect", "loss_p_value"),
+        *("damage_similarity", "damage_skill"),
     ]
 
 
-def test_a_file_from_before_the_diagnostic_columns_gets_them_and_keeps_its_rows(path: Path) -> None:
+@pytest.mark.parametrize("first_absent", ["architecture", "norm_verdict"])
+def test_a_file_from_before_some_columns_gets_them_and_keeps_its_rows(path: Path, first_absent: str) -> None:
     with ResultStore(path) as store:
         columns = [row[1] for row in store._connection.execute("PRAGMA table_info(results)")]
-    old = columns[: columns.index("architecture")]
+    old = columns[: columns.index(first_absent)]
     path.unlink()
     with sqlite3.connect(path) as connection:
         connection.execute(f"CREATE TABLE results ({', '.join(f'{chr(34)}{name}{chr(34)}' for name in old)})")
-        values = {"key": "k", "version": 1, "study": "primary", "n_forget": 5, "m4": 0.5}
+        values = {"key": "k", "version": 1, "study": "primary", "n_forget": 5, "m4": 0.5, "engine": "protocol"}
+        values |= {"architecture": "tabular_mlp", "size": "full"}
         row = [values.get(name) for name in old]
         connection.execute(f"INSERT INTO results VALUES ({', '.join('?' * len(old))})", row)
     connection.close()
@@ -73,6 +77,10 @@ def test_a_file_from_before_the_diagnostic_columns_gets_them_and_keeps_its_rows(
         0.5,
     )
     assert math.isnan(found["m4_held_out"])
+    assert math.isnan(found["damage_similarity"])
+    with ResultStore(path) as store:
+        add(store, CELL, loss_effect=0.4)
+    assert sorted(load_results(path)["loss_effect"].fillna(0)) == [0, 0.4]
 
 
 def test_the_first_row_of_a_cell_stays(path: Path) -> None:

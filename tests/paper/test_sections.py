@@ -56,6 +56,21 @@ def test_the_verdict_stands_beside_the_papers_metric(page):
     )
 
 
+def test_norm_loss_and_damage_are_shown_where_the_audit_read_them(diagnostics, page):
+    assert "By loss" not in page
+    assert page.count("These verdicts were given by an earlier rule, from M2 and M4 alone") == 4
+    new = diagnostics[diagnostics.study == "images"].assign(
+        **{f"{name}_verdict": "residual" for name in ("norm", "loss")},
+        **{f"{name}_{value}": 0.25 for name in ("norm", "loss") for value in ("effect", "p_value")},
+        damage_similarity=0.9,
+    )
+    judged = describe(new)
+    assert "earlier rule" not in judged
+    assert "| By norm | Norm effect | Norm p | By loss | Loss effect | Loss p | Similarity |" in judged
+    line = next(line for line in judged.splitlines() if line.startswith("| CIFAR-10 | ResNet-18 | 5% | SCRUB |"))
+    assert line.endswith("| residual 5 | 0.250 | 0.250 (0.250) | residual 5 | 0.250 | 0.250 (0.250) | 0.900 |")
+
+
 def test_higgs_is_named_with_its_size_wherever_it_stands(page):
     lines = [line for line in page.splitlines() if line.startswith("| Higgs")]
     assert len(lines) == 6 + 21

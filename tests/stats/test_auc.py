@@ -1,28 +1,117 @@
+import math
+
 import numpy as np
 import pytest
-from scipy.stats import brunnermunzel, mannwhitneyu
+from scipy.stats import brunnermunzel, mannwhitneyu, norm, t
 
-from ruler.stats.auc import ScorePool, estimate_auc, weighted_auc
+from ruler.core.errors import InputError
+from ruler.stats import auc_interval, measure_effect
+from ruler.stats.auc import ScorePool, estimate_auc, place_samples
 
 
-def _label(n_first, n_second):
+def label(n_first, n_second):
     return (np.arange(n_first + n_second) < n_first)[None, :]
+
+
+def draw(seed, n, levels=None, shift=0.0):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=n) + shift if levels is None else rng.integers(0, levels, size=n).astype(float)
 
 
 @pytest.mark.parametrize("levels", [None, 4])
 def test_auc_is_the_mann_whitney_statistic_with_mid_ranks(levels):
-    rng = np.random.default_rng(0)
-    scores = rng.normal(size=50) if levels is None else rng.integers(0, levels, size=50).astype(float)
-    found = estimate_auc(ScorePool.of(scores), _label(20, 30))
+    scores = draw(0, 50, levels)
+    found = estimate_auc(ScorePool.of(scores), label(20, 30))
     expected = mannwhitneyu(scores[:20], scores[20:]).statistic / (20 * 30)
     assert found.effect[0] == pytest.approx(expected, abs=1e-12)
+    assert measure_effect(scores[:20], scores[20:]).value == pytest.approx(expected, abs=1e-12)
 
 
-def test_studentised_auc_is_the_brunner_munzel_statistic():
-    rng = np.random.default_rng(1)
-    first, second = rng.normal(size=25), rng.integers(-2, 3, size=40).astype(float)
-    found = estimate_auc(ScorePool.of(np.concatenate([first, second])), _label(25, 40))
-    assert found.studentise()[0] == pytest.approx(-brunnermunzel(first, second).statistic, rel=1e-9)
+@pytest.mark.parametrize(("levels", "others"), [(None, None), (None, 5), (6, 5), (2, 2)])
+def test_statistic_error_and_freedom_are_scipys_brunner_munzel(levels, others):
+    first, second = draw(1, 25, levels), draw(2, 40, others)
+    expected = brunnermunzel(first, second)
+    found = measure_effect(first, second)
+    assert found.statistic == pytest.approx(-expected.statistic, rel=1e-9)
+    assert brunnermunzel(second, first, alternative="greater").pvalue == pytest.approx(
+        t.sf(-found.statistic, found.freedom), rel=1e-6
+    )
+    pooled = estimate_auc(ScorePool.of(np.concatenate([first, second])), label(25, 40))
+    assert pooled.studentise()[0] == pytest.approx(found.statistic, rel=1e-9)
+
+
+def test_many_labellings_at_once_are_the_same_as_one_by_one():
+    rng = np.random.default_rng(3)
+    for scores in (rng.normal(size=30), rng.integers(0, 4, size=30).astype(float)):
+        labels = rng.permuted(np.tile(label(11, 19), (20, 1)), axis=1)
+        found = estimate_auc(ScorePool.of(scores), labels).studentise()
+        alone = [measure_effect(scores[row], scores[~row]).statistic for row in labels]
+        assert found == pytest.approx(alone, rel=1e-9)
+
+
+@pytest.mark.parametrize("levels", [None, 3])
+def test_placements_are_shares_of_pairs_and_give_delongs_covariance(levels):
+    samples = [(draw(seed, 9, levels), draw(seed + 1, 14, levels)) for seed in (4, 6)]
+    placed = [place_samples(*pair) for pair in samples]
+    kernels = [
+        (first[:, None] > second[None, :]) + 0.5 * (first[:, None] == second[None, :]) for first, second in samples
+    ]
+    for (of_first, of_second), kernel in zip(placed, kernels, strict=True):
+        assert of_first == pytest.approx(kernel.mean(axis=1), abs=1e-12)
+        assert of_second == pytest.approx(kernel.mean(axis=0), abs=1e-12)
+    # DeLong's covariance by its definition: sums over pairs of records of products of kernels
+    n, m = kernels[0].shape
+    one, other = (kernel - kernel.mean() for kernel in kernels)
+    by_pairs = one.mean(axis=1) @ other.mean(axis=1) / (n * (n - 1)) + one.mean(axis=0) @ other.mean(axis=0) / (
+        m * (m - 1)
+    )
+    found = np.cov(placed[0][0], placed[1][0])[0, 1] / n + np.cov(placed[0][1], placed[1][1])[0, 1] / m
+    assert found == pytest.approx(by_pairs, abs=1e-12)
+    own = np.var(placed[0][0], ddof=1) / n + np.var(placed[0][1], ddof=1) / m
+    assert measure_effect(*samples[0]).standard_error == pytest.approx(math.sqrt(own), rel=1e-9)
+
+
+@pytest.mark.parametrize("levels", [None, 3])
+def test_spread_under_the_null_is_that_of_all_labellings(levels):
+    scores = draw(8, 9, levels)
+    rng = np.random.default_rng(9)
+    labels = rng.permuted(np.tile(label(4, 5), (40_000, 1)), axis=1)
+    spread = estimate_auc(ScorePool.of(scores), labels).effect.std()
+    assert measure_effect(scores[:4], scores[4:]).null_spread == pytest.approx(spread, rel=0.02)
+
+
+def test_the_error_for_intervals_is_free_of_the_bias():
+    rng = np.random.default_rng(10)
+    drawn = [measure_effect(rng.normal(size=8) + 0.7, rng.normal(size=8)) for _ in range(1500)]
+    truth = np.var([one.value for one in drawn])
+    assert np.mean([one.interval_error**2 for one in drawn]) == pytest.approx(truth, rel=0.08)
+    assert np.mean([one.standard_error**2 for one in drawn]) > 1.03 * truth
+
+
+@pytest.mark.parametrize("auc", [0.5, 0.7, 0.9])
+@pytest.mark.parametrize(("n", "m"), [(10, 20), (60, 120)])
+def test_intervals_cover_as_often_as_they_say(auc, n, m):
+    rng = np.random.default_rng([n, int(100 * auc)])
+    shift = math.sqrt(2) * norm.ppf(auc)
+    n_draws, covered = 400, 0
+    for _ in range(n_draws):
+        low, high = auc_interval(measure_effect(rng.normal(size=n) + shift, rng.normal(size=m)), 0.05)
+        covered += low <= auc <= high
+    assert 0.92 <= covered / n_draws <= 0.985
+
+
+def test_intervals_of_samples_that_lie_apart_are_open_to_one_side():
+    low, high = auc_interval(measure_effect(np.arange(10.0) + 100, np.arange(20.0)), 0.05)
+    assert 0.8 < low < 0.99 < high <= 1
+    assert auc_interval(measure_effect(np.ones(10), np.ones(20)), 0.05)[0] < 0.4  # tied, but few
+
+
+def test_sides_exchanged_mirror_the_answer():
+    first, second = draw(11, 13), draw(12, 29, shift=0.4)
+    there, back = measure_effect(first, second), measure_effect(second, first)
+    assert there.value == pytest.approx(1 - back.value)
+    assert there.statistic == pytest.approx(-back.statistic)
+    assert auc_interval(there, 0.05) == pytest.approx(tuple(1 - end for end in auc_interval(back, 0.05)[::-1]))
 
 
 def test_scores_within_the_slack_are_one_tie():
@@ -30,28 +119,15 @@ def test_scores_within_the_slack_are_one_tie():
     assert estimate_auc(pool, np.array([[True, False, False, False]])).effect[0] == pytest.approx(1 / 3)
 
 
-def test_weights_count_a_record_as_often_as_it_is_drawn():
-    rng = np.random.default_rng(2)
-    scores = rng.integers(0, 5, size=12).astype(float)
-    weights = rng.integers(0, 3, size=12).astype(float)
-    first, second = weights * (np.arange(12) < 5), weights * (np.arange(12) >= 5)
-    repeated = np.repeat(scores, weights.astype(int))
-    is_first = np.repeat(np.arange(12) < 5, weights.astype(int))
-    expected = estimate_auc(ScorePool.of(repeated), is_first[None, :]).effect
-    assert weighted_auc(ScorePool.of(scores), first[None, :], second[None, :]) == pytest.approx(expected)
-
-
-def test_groups_of_equal_records_have_the_error_of_their_number_not_of_their_records():
-    rng = np.random.default_rng(3)
-    scores = rng.normal(size=30)
-    single = estimate_auc(ScorePool.of(scores), _label(10, 20))
-    codes = np.repeat(np.arange(30), 4)
-    grouped = estimate_auc(ScorePool.of(np.repeat(scores, 4)), np.repeat(_label(10, 20), 4, axis=1), codes)
-    assert grouped.effect == pytest.approx(single.effect)
-    assert grouped.standard_error == pytest.approx(single.standard_error)
-
-
-def test_one_unit_on_a_side_has_no_standard_error():
-    found = estimate_auc(ScorePool.of(np.arange(4.0)), _label(1, 3))
+def test_one_record_on_a_side_has_no_standard_error():
+    found = estimate_auc(ScorePool.of(np.arange(4.0)), label(1, 3))
     assert np.isnan(found.standard_error[0])
     assert found.studentise()[0] == pytest.approx(-0.5)
+    alone = measure_effect([0.0], [1.0, 2.0, 3.0])
+    assert alone.statistic == -0.5
+    assert np.isnan(auc_interval(alone, 0.05)).all()
+
+
+def test_scores_must_be_finite():
+    with pytest.raises(InputError, match="first must be finite"):
+        measure_effect([np.nan, 1.0], [1.0, 2.0])

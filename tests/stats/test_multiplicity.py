@@ -3,6 +3,7 @@ import pytest
 
 from ruler.core.errors import InputError
 from ruler.stats import adjust_p_values
+from ruler.stats.multiplicity import holm
 
 
 def test_equals_the_definition():
@@ -30,3 +31,16 @@ def test_bad_arguments_are_named():
         adjust_p_values([0.2, 1.5, np.nan])
     with pytest.raises(InputError, match="p_values must be one-dimensional; got shape \\(1, 2\\)"):
         adjust_p_values([[0.1, 0.2]])
+
+
+@pytest.mark.parametrize(
+    "p_values", [[0.04, 0.001, 0.03, 0.9], [0.5, 0.6], [0.2], [0.01, 0.01, 0.01], [0.03, 0.02, 0.04, 0.0]]
+)
+def test_holm_and_benjamini_hochberg_are_those_of_statsmodels(p_values):
+    multitest = pytest.importorskip("statsmodels.stats.multitest")
+    assert holm(p_values) == pytest.approx(multitest.multipletests(p_values, method="holm")[1])
+    assert adjust_p_values(p_values) == pytest.approx(multitest.multipletests(p_values, method="fdr_bh")[1])
+
+
+def test_holm_of_nothing_is_nothing():
+    assert holm([]).shape == (0,)

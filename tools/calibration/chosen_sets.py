@@ -42,10 +42,8 @@ def make_chosen(name: str, kind: str, seed: int) -> Iterator[World]:
     gone = _find_whole(source, kind, rng)
     others = rng.permutation(np.setdiff1d(np.arange(n), gone))
     population, outside = np.split(others, [min(POPULATION[name], len(others) - N_HELD_OUT)])
-    if len(gone):
-        forget = rng.permutation(gone)[:N_FORGET]
-    else:
-        forget = _choose_forget(source, kind, population, outside, rng)
+    whole = rng.permutation(gone)[:N_FORGET]
+    forget = whole if len(whole) else _choose_forget(source, kind, population, outside, rng)
     held_out = outside[:N_HELD_OUT]
     if kind == "a whole class, same held out":
         held_out = np.setdiff1d(gone, forget)

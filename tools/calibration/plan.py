@@ -2,26 +2,47 @@
 
 Every audit is `ruler.audit` with default settings and all guards. An alarm is a verdict of residual or displaced.
 
-| part | truth | audits | what counts |
-| --- | --- | --- | --- |
-| random | retrained on retain rows; forget and held-out rows drawn at random from rows never trained on, 80 / 160 | 600 for each of 6 sets; 112 on CIFAR-10; 24 on TOFU | alarms 5% +- 2 per set and in all; p-values uniform |
-| chosen | the same with forget sets chosen by a rule, held-out rows from the general population, 80 / 160; each audited with one oracle and with five | 12 per kind and set (most recent rows 24, whole class 24); 20 on CIFAR-10 | alarms at most 2% with one oracle, at most 7% with five |
-| controls | a whole class forgotten, held-out rows of the same class | 40 on digits, 20 on CIFAR-10 | alarms |
-| knowing | models that know their forget records, 18 kinds, 200 / 400 (5 of 60: 60 / 600); original and one oracle given | 4 draws per kind and set, 3 on CIFAR-10, 24 on TOFU; each also without the original, without losses, without an oracle | erased at most 1% (the full audit counts) |
-| destroyed | six kinds of model near chance, 80 / 160; not on Bank Marketing, whose models hardly beat the most frequent class to begin with | 3 draws per kind and set, 3 on CIFAR-10 | erased 0, damaged at least 95%; clean models of part random called damaged at most 2% |
-| caution | retrained models whose original knew the records, true or flipped labels, n = 50, 100, 200, 500 | 60 per kind and n | erased among those where a contrast saw the original; at 200 at least 80% |
-| groups | nothing remembered; groups of 200, 5, 5 against 30 of 10, intra-class correlation .3 in every score | 400, groups named and not named | alarms at most 7% with groups named |
-| coverage | normal samples of a known AUC .5, .7, .9; n 10 to 200 per side, m = n and 2 n | 2,000 draws each | 95% intervals cover 93-97% |
-| answers | evidence whose p-value is at alpha | 10, each in 60 row orders and with 20 seeds | one verdict; the same bits in every order |
+random: models retrained on the retain rows; forget and held-out rows drawn at random from rows never trained on,
+    80 / 160.
+    Audits: 600 for each of 6 sets; 112 on CIFAR-10; 24 on TOFU.
+    Counts: alarms 5% +- 2 per set and in all; p-values uniform.
+chosen: the same with forget sets chosen by a rule and held-out rows from the general population, 80 / 160; each is
+    audited with one oracle and with five.
+    Audits: 12 per kind and set (most recent rows 24, whole class 24); 20 on CIFAR-10.
+    Counts: alarms at most 2% with one oracle, at most 7% with five.
+controls: a whole class forgotten, held-out rows of the same class.
+    Audits: 40 on digits, 20 on CIFAR-10.
+    Counts: alarms.
+knowing: models that know their forget records, 18 kinds, 200 / 400 (5 of 60: 60 / 600); original and one oracle given.
+    Audits: 4 draws per kind and set, 3 on CIFAR-10, 24 on TOFU; each also without the original, without losses, without
+    an oracle.
+    Counts: erased at most 1% (the full audit counts).
+destroyed: six kinds of model near chance, 80 / 160; not on Bank Marketing, whose models hardly beat the most frequent
+    class to begin with.
+    Audits: 3 draws per kind and set, 3 on CIFAR-10.
+    Counts: erased 0, damaged at least 95%; clean models of part random called damaged at most 2%.
+caution: retrained models whose original knew the records, true or flipped labels, n = 50, 100, 200, 500.
+    Audits: 60 per kind and n.
+    Counts: erased among those where a contrast saw the original; at 200 at least 80%.
+groups: nothing remembered; groups of 200, 5, 5 against 30 of 10, intra-class correlation .3 in every score.
+    Audits: 400, groups named and not named.
+    Counts: alarms at most 7% with groups named.
+coverage: normal samples of a known AUC .5, .7, .9; n 10 to 200 per side, m = n and 2 n.
+    Draws: 2,000 each.
+    Counts: 95% intervals cover 93-97%.
+answers: evidence whose p-value is at alpha.
+    Audits: 10 pieces of evidence, each in 60 row orders and with 20 seeds.
+    Counts: one verdict; the same bits in every order.
 
-Models. Tables and digits: the paper's perceptron, 50 full-batch epochs (parts random, chosen, destroyed), or 400 epochs at 5e-3
-(knowing, caution). The oracle shares the audited model's initial weights if the world's seed is even, and has its own if it
-is odd; dropout always differs. CIFAR-10: the paper's small network, 20 epochs in batches of 128. TOFU: SmolLM2-135M, 5
-epochs, records grouped by author.
+Models. Tables and digits: the paper's perceptron, 50 full-batch epochs (parts random, chosen, destroyed), or 400 epochs
+at 5e-3 (knowing, caution). The oracle shares the audited model's initial weights if the world's seed is even, and has
+its own if it is odd; dropout always differs. CIFAR-10: the paper's small network, 20 epochs in batches of 128. TOFU:
+SmolLM2-135M, 5 epochs, records grouped by author.
 
-Audits that share models: on large tables one pair of models serves 20 random audits of disjoint rows (30 pairs); on CIFAR-10 one
-pair serves 28. TOFU's audits share two pairs of models and draw 30 and 50 of the same 100 authors: they are dependent, and
-their rate says less than its count. Audits of part caution use 50 to 500 of the 500 records that one original knew.
+Audits that share models: on large tables one pair of models serves 20 random audits of disjoint rows (30 pairs); on
+CIFAR-10 one pair serves 28. TOFU's audits share two pairs of models and draw 30 and 50 of the same 100 authors: they
+are dependent, and their rate says less than its count. Audits of part caution use 50 to 500 of the 500 records that one
+original knew.
 """
 
 from calibration import chosen_sets, knowing, random_sets, scores

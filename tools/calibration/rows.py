@@ -18,7 +18,7 @@ _AHEAD = 40  # worlds that wait for a worker at most; each holds some megabytes
 
 def open_pool(n_processes: int) -> ProcessPoolExecutor:
     """Workers with one thread each, which see no GPU."""
-    limits = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
+    limits = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     kept = {name: os.environ.get(name) for name in (*limits, "CUDA_VISIBLE_DEVICES")}
     os.environ.update(limits | {"CUDA_VISIBLE_DEVICES": ""})
     try:

@@ -41,7 +41,7 @@ def build_rows(scores: dict[str, dict[str, np.ndarray]], rng: np.random.Generato
 
     With a retain direction a, a direction b outside the retain records' space and a direction c outside both, a record
     is u = s a + sqrt(1 - s^2) b in the model and q u + sqrt(1 - q^2) c, of length 1, in the oracle. Then s is its
-    similarity to the nearest retain record and q its similarity to the oracle; the row's length and the losses are free.
+    similarity to the nearest retain record and q its similarity to the oracle; its length and losses are free.
     """
 
     def draw_directions(n: int, place: int) -> np.ndarray:
@@ -80,7 +80,7 @@ def _name_groups(model: Model, groups: dict[str, np.ndarray]) -> Model:
 
 
 def measure_coverage(auc: float, n: int, ratio: int, seed: int, n_draws: int) -> list[Row]:
-    """How often the 95% interval of an AUC holds the true one: normal samples, ``ratio`` n records on the other side."""
+    """How often the 95% interval of an AUC holds the true one: normal samples, of n and ``ratio`` n records."""
     rng = np.random.default_rng([8, round(100 * auc), n, ratio, seed])
     shift = np.sqrt(2) * norm.ppf(auc)
     covered, width = 0, 0.0

@@ -7,10 +7,13 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import svd
 
+from ruler.auditing.findings import Pairing
+from ruler.auditing.settings import Alignment
 from ruler.core.arithmetic import iterate_blocks, norm_rows, similarity_of_unit_rows, unit_rows
 from ruler.core.checks import block_rows_for
 from ruler.core.errors import InputError
 from ruler.core.types import FloatArray, IndexArray
+from ruler.metrics.oracle_similarity import compare_rows
 
 SURELY_PAIRED = 0.9
 """Seed-paired models measured 0.95 to 1.00 on four datasets and five unlearning methods, unpaired ones 0.39 to 0.54."""
@@ -22,20 +25,18 @@ _RESOLUTION = float(np.finfo(np.float32).eps)
 """Least strength of a known direction, next to the strongest; a similarity in float32 would not show a weaker one."""
 
 
-def halve(n_rows: int, seed: int) -> tuple[IndexArray, IndexArray]:
-    """Rows to fit the map on and rows to judge it on, each sorted.
+def halve(keys: npt.NDArray[np.uint64]) -> tuple[IndexArray, IndexArray]:
+    """Rows to fit the map on and rows to judge it on, each sorted: which is which follows from the rows' content.
 
-    Raises:
-        InputError: Fewer than four rows.
+    Args:
+        keys: (n,) of `hash_content`.
 
     Example:
-        >>> [rows.tolist() for rows in halve(5, seed=0)]
-        [[2, 4], [0, 1, 3]]
+        >>> [rows.tolist() for rows in halve(np.array([7, 3, 9, 1], dtype=np.uint64))]
+        [[1, 3], [0, 2]]
     """
-    if n_rows < 4:
-        raise InputError(f"retain must have at least 4 rows to be aligned; got {n_rows}. Give more, or align='never'.")
-    shuffled = np.random.default_rng(seed).permutation(n_rows)
-    return np.sort(shuffled[: n_rows // 2]), np.sort(shuffled[n_rows // 2 :])
+    order = np.argsort(keys, kind="stable")
+    return np.sort(order[: len(keys) // 2]), np.sort(order[len(keys) // 2 :])
 
 
 def fit_map(source: npt.NDArray[Any], target: npt.NDArray[Any], rows: IndexArray | None = None) -> FloatArray:
@@ -105,37 +106,43 @@ def _iterate_rows(n_rows: int, rows: IndexArray | None, width: int) -> Iterator[
         yield slice(start, stop) if rows is None else rows[start:stop]
 
 
-def pairing_similarity(
-    unlearned_retain: npt.NDArray[Any], oracle_retain: npt.NDArray[Any], *, seed: int = 0
-) -> tuple[float, float]:
-    """How similar are retain records in two models, as they are and after the best rotation?
+def judge_pairing(
+    rows: npt.NDArray[Any], others: npt.NDArray[Any], align: Alignment, halves: tuple[IndexArray, IndexArray]
+) -> Pairing:
+    """How similar are retain records in two models, as they are and after the best rotation, and which is to be used?
 
     Two models from one initialisation agree as they are; two from different ones agree only after it.
 
     Args:
-        unlearned_retain: (n, p) retain records in the unlearned model.
-        oracle_retain: (n, q) the same in the oracle.
-        seed: Of the halves.
-
-    Returns:
-        Medians over the half of the records that the map was not fitted on: plain (NaN if p and q differ), aligned.
+        rows: (n, p) retain records in one model.
+        others: (n, q) the same in the other.
+        align: Whether to rotate: where models are not seed-paired ("auto"), never or always.
+        halves: Of `halve`.
 
     Raises:
-        InputError: Fewer than four rows.
+        InputError: Fewer than four rows where a map is to be fitted.
 
     Example:
         >>> rows = np.random.default_rng(0).normal(size=(40, 3))
-        >>> plain, aligned = pairing_similarity(rows, rows[:, [1, 2, 0]])
-        >>> plain < 0.5, round(aligned, 6)
-        (True, 1.0)
+        >>> found = judge_pairing(rows, rows[:, [1, 2, 0]], "auto", (np.arange(20), np.arange(20, 40)))
+        >>> found.plain_similarity < 0.5, round(found.aligned_similarity, 6), found.is_aligned
+        (True, 1.0, True)
     """
-    fitted, judged = halve(len(unlearned_retain), seed)
-    turn = fit_map(unlearned_retain, oracle_retain, fitted)
-    plain = np.nan
-    if unlearned_retain.shape == oracle_retain.shape:
-        as_is = np.eye(unlearned_retain.shape[1])
-        plain = float(np.median(compare_through(unlearned_retain, oracle_retain, as_is, judged)))
-    return plain, float(np.median(compare_through(unlearned_retain, oracle_retain, turn, judged)))
+    plain = float(np.median(compare_rows(rows, others, ("rows", "others")))) if rows.shape == others.shape else np.nan
+    is_surely_paired = plain >= SURELY_PAIRED
+    if align == "never" or (align == "auto" and is_surely_paired):
+        return Pairing(plain, np.nan, is_surely_paired, False, 0)
+    if len(rows) < 4:
+        raise InputError(
+            f"retain must have at least 4 rows to be aligned; got {len(rows)}. Give more, or align='never'."
+        )
+    fitted, judged = halves
+    turn = fit_map(rows, others, fitted)
+    aligned = float(np.median(compare_through(rows, others, turn, judged)))
+    if rows.shape == others.shape:
+        plain = float(np.median(compare_rows(rows[judged], others[judged], ("rows", "others"))))
+    is_paired = bool(plain >= SURELY_PAIRED or aligned - plain < WORTH_ALIGNING)
+    return Pairing(plain, aligned, is_paired, align == "always" or not is_paired, len(fitted))
 
 
 def _unit(rows: npt.NDArray[Any], width: int) -> FloatArray:

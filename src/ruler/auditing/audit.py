@@ -1,18 +1,23 @@
 """From embeddings to a verdict: `audit`."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
-from ruler.auditing.conclusions import conclude_metrics, invalidate
+from ruler.auditing.conclusions import conclude_metrics
+from ruler.auditing.damage import judge_damage
 from ruler.auditing.distributions import collect_distributions
 from ruler.auditing.evidence import Evidence
 from ruler.auditing.findings import GuardFinding, Report
 from ruler.auditing.gather import gather_evidence
 from ruler.auditing.guards import run_guards
+from ruler.auditing.measure import measure_contrasts
+from ruler.auditing.privacy import measure_privacy
 from ruler.auditing.provenance import describe_provenance
-from ruler.auditing.records import tabulate_groups, tabulate_records
+from ruler.auditing.records import ALIKE, NOT_JUDGED, tabulate_groups, tabulate_records
 from ruler.auditing.settings import AuditSettings
-from ruler.auditing.verdict import adjust_deciding, decide_overall
+from ruler.auditing.verdict import decide_overall, list_needs
+from ruler.stats.hybrid import LEAST_ORACLES
 
 
 def audit(
@@ -26,16 +31,20 @@ def audit(
 ) -> Report:
     """Has this model forgotten these records, and what speaks for it?
 
-    Forget records are compared with a control: held-out records that no model was trained on where they are given, else
-    placebo sets drawn from forget and retain records together. The oracle adds M1 and M2, the original M3 and what is
-    left of its own contrast. docs/statistics.md states the nulls, the margins and the measured error rates.
+    Forget records are compared with held-out records, which no model was trained on, by four contrasts: similarity to
+    the oracle, similarity to the nearest retain record, norm and loss. "erased" is earned: every contrast must be shown
+    to lie within the margin, and at least one must have been seen where there was something to see. Without held-out
+    records there are numbers and guards, but no verdict. docs/statistics.md has the rules and measured error rates.
 
     Args:
-        unlearned: (forget, retain) or (forget, retain, held_out), arrays (n, p) or `Embeddings`.
-        oracle: The same records, in the same order, in a model that was never trained on the forget records.
+        unlearned: (forget, retain) or (forget, retain, held_out): arrays (n, p), `Embeddings` (which may carry labels,
+            losses, groups and strata) or, for several layers, dicts of them by layer name; or the path of a folder
+            that holds such files.
+        oracle: The same records, in the same order, in a model that was never trained on the forget records; or a list
+            of such models, retrained from several seeds. Five or more need no exchangeable held-out records.
         original: The same in the model before unlearning.
         ids: Names of the forget records, or a dict with keys forget, retain, held_out.
-        groups: Whose record it is, of the forget records or as such a dict; groups are permuted and drawn whole.
+        groups: Whose record it is, of the forget records or as such a dict; each group counts once, by its mean.
         settings: Error rates, margin, number of draws; None takes the defaults.
 
     Returns:
@@ -52,7 +61,9 @@ def audit(
         >>> unlearned = tuple(part + 0.1 * rng.normal(size=part.shape) for part in oracle)
         >>> report = audit(unlearned, oracle=oracle)
         >>> report.verdict, sorted(report.metrics), len(report.records)
-        ('erased', ['m1', 'm2', 'm4'], 200)
+        ('inconclusive', ['m1', 'm2', 'm4', 'norm'], 200)
+        >>> report.needs[0]
+        'The original model, so that it can be seen how well its forget records can be told apart.'
     """
     return audit_evidence(
         gather_evidence(unlearned, oracle=oracle, original=original, ids=ids, groups=groups, settings=settings)
@@ -64,6 +75,7 @@ def audit_evidence(
     *,
     extra_guards: Iterable[GuardFinding] = (),
     outputs: Mapping[str, Mapping[str, float]] | None = None,
+    provenance: Mapping[str, Any] | None = None,
 ) -> Report:
     """`audit` from evidence that was gathered already, with what is known beside the embeddings.
 
@@ -71,23 +83,38 @@ def audit_evidence(
         evidence: Of `gather_evidence`.
         extra_guards: Findings that only the models could show.
         outputs: Output-level numbers by model.
+        provenance: What else is known of models and data.
     """
     guards = [*extra_guards, *run_guards(evidence)]
-    metrics = adjust_deciding(conclude_metrics(evidence))
-    verdict, reason = decide_overall(metrics, guards, evidence.settings)
-    if verdict == "invalid":
-        metrics = {name: invalidate(one, reason) for name, one in metrics.items()}
-    records = tabulate_records(evidence)
+    is_fair = not any(guard.name == "not_exchangeable" for guard in guards)
+    found = measure_contrasts(evidence, is_hybrid=len(evidence.oracles) >= LEAST_ORACLES)
+    metrics = conclude_metrics(evidence, found)
+    records = tabulate_records(evidence, found, is_fair=is_fair)
+    groups = tabulate_groups(evidence, found, records, is_fair=is_fair)
+    is_flagged = ~records["finding"].isin([ALIKE, NOT_JUDGED])
+    if groups is not None and "held_out" in evidence.groups:  # otherwise likeness inside a group may be all there is
+        is_flagged |= records["group"].isin(groups["group"][~groups["finding"].isin([ALIKE, NOT_JUDGED])])
+    n_flagged = int(is_flagged.sum())
+    damage = judge_damage(evidence, outputs or {})
+    verdicts = {name: (one.verdict, one.reason) for name, one in metrics.items() if found[name].contrast.decides}
+    verdict, reason = decide_overall(evidence, found, verdicts, guards, damage, n_flagged)
+    if verdict == "invalid" or any(guard.blocks for guard in guards):
+        word: Any = "invalid" if verdict == "invalid" else "inconclusive"
+        why = next(guard.message for guard in guards if guard.severity == "fail" or guard.blocks)
+        metrics |= {name: replace(metrics[name], verdict=word, reason=why) for name in verdicts}
     return Report(
         verdict=verdict,
         reason=reason,
         metrics=metrics,
         records=records,
-        groups=tabulate_groups(evidence, records),
+        groups=groups,
         guards=guards,
         settings=evidence.settings,
-        provenance=describe_provenance(evidence),
-        distributions=collect_distributions(evidence),
+        provenance={**describe_provenance(evidence), **(provenance or {})},
+        distributions=collect_distributions(evidence, found),
+        needs=list_needs(evidence, found, guards, n_flagged) if verdict == "inconclusive" else [],
         pairing=evidence.pairing,
         outputs=outputs or {},
+        damage=damage,
+        privacy=measure_privacy(evidence, found),
     )

@@ -1,73 +1,192 @@
-"""What an audit is given, checked and measured once: embeddings, ids, groups, neighbours, likeness to the oracle."""
+"""What an audit is given, checked: models layer by layer, and what is known of the records."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
+import numpy as np
 import numpy.typing as npt
 
+from ruler.auditing.alignment import compare_through, fit_map, judge_pairing
 from ruler.auditing.findings import Pairing
 from ruler.auditing.settings import AuditSettings
+from ruler.core.checks import measure_norms
 from ruler.core.types import FloatArray, IndexArray, Neighbors
+from ruler.metrics import cosine_similarity
+from ruler.neighbors import find_neighbors
 
 Side = Literal["forget", "retain", "held_out"]
-ModelName = Literal["unlearned", "oracle", "original"]
 SIDES: tuple[Side, ...] = ("forget", "retain", "held_out")
-MODELS: tuple[ModelName, ...] = ("unlearned", "oracle", "original")
+SideRows = Mapping[Side, npt.NDArray[Any]]
+SideScores = dict[Side, FloatArray]
+
+N_MEMBERS = 2000
+"""Most retain records that stand for known members: enough to tell them from any number of held-out records."""
+
+_LARGEST_DEPTH = 256
 
 
 @dataclass(frozen=True, eq=False)
-class OracleScores:
-    """Similarity of a model's records to the same records in the oracle.
+class LayerRows:
+    """One model at one layer; what is measured of it is measured when first asked for, and kept.
 
     Args:
-        by_side: (n,) a side; under "retain" the rows in ``retain_rows`` only.
-        retain_rows: Retain rows that were compared: all, or those that the map was not fitted on.
+        rows: (n, p) by side, finite, the same records in the same order for every model.
+        losses: (n,) by side; None where the model's losses are not known.
+        settings: Of the audit.
+        halves: Retain rows to fit a map between models on, and rows to compare.
+        members: Retain rows that stand for known members.
+        retain_groups: (n,) codes of the retain records' groups; None without them.
+        reference: Retain rows that M4 ranks against, drawn with replacement; None for all.
+        original: The original model at the same layer, for the unlearned one.
     """
 
-    by_side: Mapping[Side, FloatArray]
-    retain_rows: IndexArray
+    rows: SideRows
+    losses: Mapping[Side, FloatArray] | None
+    settings: AuditSettings
+    halves: tuple[IndexArray, IndexArray]
+    members: IndexArray
+    retain_groups: npt.NDArray[Any] | None = None
+    reference: IndexArray | None = None
+    original: "LayerRows | None" = None
+    _pairings: "dict[LayerRows, Pairing]" = field(default_factory=dict, repr=False)
+    _compared: "dict[tuple[LayerRows, bool], SideScores]" = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def nearest(self) -> dict[Side, Neighbors]:
+        """Nearest retain record (k=1, a retain record itself left out); of retain rows those in ``reference`` only."""
+        retain = self.rows["retain"]
+        found: dict[Side, Neighbors] = {
+            side: find_neighbors(rows, retain) for side, rows in self.rows.items() if side != "retain"
+        }
+        if self.reference is None:
+            return {**found, "retain": find_neighbors(retain, retain, exclude_self=True)}
+        two = find_neighbors(retain[self.reference], retain, k=2)
+        place = (two.index[:, :1] == self.reference[:, None]).astype(np.int64)  # the first, unless it is the row itself
+        similarity, index = (
+            np.take_along_axis(two.similarity, place, axis=1),
+            np.take_along_axis(two.index, place, axis=1),
+        )
+        return {**found, "retain": Neighbors(similarity, index)}
+
+    @cached_property
+    def log_norms(self) -> SideScores:
+        """Logarithm of each row's norm; rows of norm 0 count as the least float."""
+        least = np.finfo(np.float64).tiny
+        return {side: np.log(np.maximum(measure_norms(rows, side), least)) for side, rows in self.rows.items()}
+
+    def pair_with(self, other: "LayerRows") -> Pairing:
+        """Whether two models share their axes, and whether similarities are to be taken through a map."""
+        if other not in self._pairings:
+            rows = self.rows["retain"], other.rows["retain"]
+            self._pairings[other] = judge_pairing(*rows, self.settings.align, self.halves)
+        return self._pairings[other]
+
+    def compare(self, other: "LayerRows", *, is_aligned: bool) -> SideScores:
+        """Similarity of each record to itself in another model.
+
+        Args:
+            other: The other model.
+            is_aligned: Through a map that is fitted on half of the retain records; under "retain" only the others
+                (``halves[1]``) are compared then.
+        """
+        key = other, is_aligned
+        if key not in self._compared and is_aligned:
+            fitted, judged = self.halves
+            turn = fit_map(self.rows["retain"], other.rows["retain"], fitted)
+            self._compared[key] = {
+                side: compare_through(rows, other.rows[side], turn, judged if side == "retain" else None)
+                for side, rows in self.rows.items()
+            }
+        elif key not in self._compared:
+            self._compared[key] = {side: cosine_similarity(rows, other.rows[side]) for side, rows in self.rows.items()}
+        return self._compared[key]
+
+    def find_nearest_strangers(self) -> FloatArray:
+        """Similarity of the known members to their nearest retain record outside their own group."""
+        retain, own = self.rows["retain"], self.members
+        groups = np.arange(len(retain)) if self.retain_groups is None else self.retain_groups
+        largest = int(np.unique(groups, return_counts=True)[1].max())
+        found = find_neighbors(retain[own], retain, k=min(len(retain), min(largest, _LARGEST_DEPTH) + 1))
+        is_stranger = groups[found.index] != groups[own][:, None]
+        place = is_stranger.argmax(axis=1)
+        nearest = np.take_along_axis(found.similarity, place[:, None], axis=1)[:, 0]
+        for row in np.flatnonzero(~is_stranger.any(axis=1)):  # groups of hundreds of records
+            strangers = np.flatnonzero(groups != groups[own[row]])
+            if len(strangers):
+                query = np.asarray(retain[own[row] : own[row] + 1])
+                nearest[row] = find_neighbors(query, retain[strangers]).similarity[0, 0]
+        return nearest
 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """Checked input of an audit: finite (n, p) arrays, the same records in the same order for every model.
+    """Checked input of an audit. Records stand in an order that follows from their content, not from the files.
 
     Args:
-        embeddings: ``embeddings[model][side]``, (n, p); models that were not given and "held_out" may be missing.
+        unlearned: The audited model by layer, in forward order; the last is the main one.
+        oracles: Models that were never trained on the forget records, by layer; empty without any.
+        original: The model before unlearning, by layer; None if it was not given.
         ids: By side, (n,) names of the records; row numbers where none were given.
         groups: By side, (n,) labels; sides without groups are missing.
-        nearest: ``nearest[model][side]``: nearest retain record (k=1; a retain record itself left out) of every
-            record, for the unlearned and the original model; under "retain" of the rows in ``reference`` only.
-        plain_scores: By model (unlearned, original), similarity to the oracle as it is; empty without an oracle, or if
-            widths differ.
-        aligned_scores: The same after an orthogonal map; empty where it was not needed.
-        pairing: Of oracle and unlearned model; None without an oracle.
+        labels: By side, where known.
+        strata: By side, what forget and held-out records are matched on; empty if they are not.
+        features: By side, (n, d) numbers that describe the records apart from any model, where known.
         settings: Of the audit.
-        reference: Retain rows that forget records are ranked against, drawn with replacement; None for all.
+        named: Sides whose ids are names, and not just the numbers of their rows.
+        order: (n,) position of each forget record in what was given.
+        draw_seed: Seed of the permutations. It follows from the records, so that nobody can choose it.
+        n_unmatched: Held-out records that were left out so that strata match.
         claimed_ids: ``claimed_ids[model][side]``: the ids that `Embeddings` carried, for models that came with them.
+        columns: Names of the columns of the unlearned model's rows, where they came as a table.
     """
 
-    embeddings: Mapping[ModelName, Mapping[Side, npt.NDArray[Any]]]
+    unlearned: Mapping[str, LayerRows]
+    oracles: Sequence[Mapping[str, LayerRows]]
+    original: Mapping[str, LayerRows] | None
     ids: Mapping[Side, npt.NDArray[Any]]
     groups: Mapping[Side, npt.NDArray[Any]]
-    nearest: Mapping[ModelName, Mapping[Side, Neighbors]]
-    plain_scores: Mapping[ModelName, OracleScores]
-    aligned_scores: Mapping[ModelName, OracleScores]
-    pairing: Pairing | None
     settings: AuditSettings
-    reference: IndexArray | None = None
-    claimed_ids: Mapping[ModelName, Mapping[Side, npt.NDArray[Any]]] = field(default_factory=dict)
+    labels: Mapping[Side, npt.NDArray[Any]] = field(default_factory=dict)
+    strata: Mapping[Side, npt.NDArray[Any]] = field(default_factory=dict)
+    features: Mapping[Side, FloatArray] = field(default_factory=dict)
+    named: frozenset[Side] = frozenset()
+    order: IndexArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    draw_seed: int = 0
+    n_unmatched: int = 0
+    claimed_ids: Mapping[str, Mapping[Side, npt.NDArray[Any]]] = field(default_factory=dict)
+    columns: tuple[str, ...] | None = None
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """Names of the layers that were read; a single one without a name is the empty text."""
+        return tuple(self.unlearned)
+
+    @property
+    def main_layer(self) -> str:
+        """The last layer: what the paper's numbers and the guards are about."""
+        return self.layers[-1]
+
+    @property
+    def main(self) -> LayerRows:
+        """The unlearned model at the main layer."""
+        return self.unlearned[self.main_layer]
+
+    @property
+    def main_oracles(self) -> list[LayerRows]:
+        """The oracles at the main layer."""
+        return [oracle[self.main_layer] for oracle in self.oracles]
 
     @property
     def has_oracle(self) -> bool:
         """Whether an oracle was given."""
-        return "oracle" in self.embeddings
+        return bool(self.oracles)
 
     @property
     def has_original(self) -> bool:
         """Whether the original model was given."""
-        return "original" in self.embeddings
+        return self.original is not None
 
     @property
     def has_held_out(self) -> bool:
@@ -75,12 +194,25 @@ class Evidence:
         return "held_out" in self.ids
 
     @property
-    def control(self) -> Literal["held_out", "retain"]:
-        """The side that forget records are compared with."""
-        return "held_out" if self.has_held_out else "retain"
+    def has_losses(self) -> bool:
+        """Whether the unlearned model's losses, and those of every oracle, are known."""
+        return self.main.losses is not None and all(oracle.losses is not None for oracle in self.main_oracles)
 
     @property
-    def oracle_scores(self) -> Mapping[ModelName, OracleScores]:
-        """The similarities that the verdict rests on: aligned where that was chosen, else plain."""
-        is_aligned = self.pairing is not None and self.pairing.is_aligned
-        return self.aligned_scores if is_aligned else self.plain_scores
+    def pairing(self) -> Pairing | None:
+        """Of the first oracle and the unlearned model; None without an oracle."""
+        return self.main.pair_with(self.main_oracles[0]) if self.oracles else None
+
+    @property
+    def embeddings(self) -> dict[str, SideRows]:
+        """Rows of every model at the main layer: unlearned, original, oracle, oracle 2, ..."""
+        found = {"unlearned": self.main.rows}
+        if self.original is not None:
+            found["original"] = self.original[self.main_layer].rows
+        for number, oracle in enumerate(self.main_oracles, 1):
+            found["oracle" if number == 1 else f"oracle {number}"] = oracle.rows
+        return found
+
+    def count_units(self, side: Side) -> int:
+        """Groups of a side where they are named, else its records."""
+        return len(np.unique(self.groups[side])) if side in self.groups else len(self.ids[side])

@@ -1,18 +1,22 @@
-"""Arguments of an audit -> evidence: every array checked, neighbours and similarities measured once."""
+"""Arguments of an audit -> evidence: every array checked, records put in an order that follows from their content."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import combinations
+from os import PathLike
 from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from ruler.auditing.alignment import SURELY_PAIRED, WORTH_ALIGNING, compare_through, fit_map, halve, pairing_similarity
-from ruler.auditing.evidence import MODELS, SIDES, Evidence, ModelName, OracleScores, Side
-from ruler.auditing.findings import Pairing
+from ruler.auditing.alignment import halve
+from ruler.auditing.evidence import N_MEMBERS, SIDES, Evidence, LayerRows, Side, SideRows
+from ruler.auditing.guards.identity import are_row_numbers
 from ruler.auditing.settings import AuditSettings
+from ruler.core.arithmetic import iterate_blocks
 from ruler.core.checks import (
     as_matrix,
+    block_rows_for,
     check_same_columns,
     check_same_shape,
     check_same_space,
@@ -20,11 +24,26 @@ from ruler.core.checks import (
     measure_norms,
 )
 from ruler.core.errors import InputError
-from ruler.core.types import Embeddings, IndexArray, Neighbors
-from ruler.metrics import cosine_similarity
-from ruler.neighbors import find_neighbors
+from ruler.core.types import Embeddings, IndexArray
 
-Sides = Mapping[Side, npt.NDArray[Any]]
+Keys = npt.NDArray[np.uint64]
+_LARGEST_COPY = 1 << 30
+"""Bytes of one side of one model: larger ones are read where they lie, in the order that they have."""
+
+_PARTS = "(forget, retain) or (forget, retain, held_out)"
+
+
+@dataclass(frozen=True, eq=False)
+class GivenModel:
+    """One model as it was given: ``layers[name][side]``, what the sides carry, and the paths it came from."""
+
+    layers: Mapping[str, SideRows]
+    sides: Mapping[Side, Any]
+
+    def collect(self, name: str) -> dict[Side, Any]:
+        """What the `Embeddings` carry under a name, by side; sides without it are missing."""
+        found = {side: getattr(part, name, None) for side, part in self.sides.items() if isinstance(part, Embeddings)}
+        return {side: value for side, value in found.items() if value is not None}
 
 
 def gather_evidence(
@@ -36,125 +55,228 @@ def gather_evidence(
     groups: Any = None,
     settings: AuditSettings | None = None,
 ) -> Evidence:
-    """Check what an audit was given and measure it. Arguments as `audit`.
+    """Check what an audit was given. Arguments as `audit`.
 
     Raises:
         InputError: As `audit`.
 
     Example:
         >>> rows = np.random.default_rng(0).normal(size=(10, 3))
-        >>> gather_evidence((rows[:3], rows[3:])).control
-        'retain'
+        >>> gather_evidence((rows[:3], rows[3:])).has_held_out
+        False
     """
     settings = settings or AuditSettings()
-    given: dict[ModelName, Any] = {
-        name: value for name, value in zip(MODELS, (unlearned, oracle, original), strict=True) if value is not None
+    models = split_models(unlearned, oracle, original, settings)
+    check_numbers(models)
+    first = models["unlearned"]
+    sizes = {side: len(rows) for side, rows in _main(first).items()}
+    known_ids = {side: np.arange(n) for side, n in sizes.items()} | first.collect("ids") | _by_side(ids, "ids", sizes)
+    beside = {
+        "groups": first.collect("groups") | _by_side(groups, "groups", sizes),
+        "labels": first.collect("labels"),
+        "features": first.collect("features"),
     }
-    embeddings = split_models(given, settings)
-    check_numbers(embeddings)
-    claimed = {name: _claimed_ids(value) for name, value in given.items()}
-    sizes = {side: len(rows) for side, rows in embeddings["unlearned"].items()}
-    known_ids = {side: np.arange(n) for side, n in sizes.items()} | claimed["unlearned"] | _by_side(ids, "ids", sizes)
-    reference = draw_reference(sizes, settings)
-    pairing = _judge_pairing(embeddings, settings) if oracle is not None else None
-    compared = [name for name in ("unlearned", "original") if name in embeddings] if oracle is not None else []
+    strata = first.collect("labels" if settings.match_labels else "strata")
+    if settings.match_labels and not {"forget", "held_out"} <= strata.keys():
+        raise InputError(
+            "match_labels must come with labels of forget and held-out records; got none. Give Embeddings with labels."
+        )
+    keys = {side: _hash_side(models, side) for side in sizes}
+    order = {side: _order_side(models, side, keys[side], known_ids[side], beside["groups"].get(side)) for side in sizes}
+    n_unmatched = 0
+    if "held_out" in sizes and {"forget", "held_out"} <= strata.keys():
+        kept = _match(strata, beside["groups"], order["held_out"])
+        n_unmatched = sizes["held_out"] - len(kept)
+        order["held_out"] = kept
+    else:
+        strata = {}
+
+    def arrange(values: Mapping[Side, Any]) -> dict[Side, Any]:
+        return {side: value[order[side]] for side, value in values.items() if side in order}
+
+    ordered = {name: arrange(values) for name, values in beside.items()}
+    retain_keys = keys["retain"][order["retain"]]
+    codes = ordered["groups"].get("retain")
+    if codes is not None:
+        codes = np.unique(codes, return_inverse=True)[1]
+    shared: dict[str, Any] = {
+        "settings": settings,
+        "halves": halve(retain_keys),
+        "members": _choose_members(retain_keys, codes),
+        "retain_groups": codes,
+        "reference": draw_reference(retain_keys, settings),
+    }
+    is_moved = {side: not np.array_equal(rows, np.arange(sizes[side])) for side, rows in order.items()}
+
+    def build(model: GivenModel, before: Mapping[str, LayerRows] | None = None) -> dict[str, LayerRows]:
+        losses = model.collect("losses")
+        own = arrange(losses) if losses.keys() == sizes.keys() else None
+        return {
+            layer: LayerRows(
+                {side: part[order[side]] if is_moved[side] else part for side, part in rows.items()},
+                own,
+                original=None if before is None else before[layer],
+                **shared,
+            )
+            for layer, rows in model.layers.items()
+        }
+
+    before = build(models["original"]) if "original" in models else None
     return Evidence(
-        embeddings=embeddings,
-        ids=known_ids,
-        groups=_by_side(groups, "groups", sizes),
-        nearest={
-            name: _find_nearest(embeddings[name], reference) for name in ("unlearned", "original") if name in embeddings
-        },
-        plain_scores={
-            name: _compare_plainly(embeddings, name)
-            for name in compared
-            if embeddings[name]["forget"].shape == embeddings["oracle"]["forget"].shape
-        },
-        aligned_scores={
-            name: _compare_aligned(embeddings, name, settings.seed) for name in compared if pairing and pairing.n_fitted
-        },
-        pairing=pairing,
+        unlearned=build(first, before),
+        oracles=[build(model) for name, model in models.items() if name.startswith("oracle")],
+        original=before,
+        ids=arrange(known_ids),
         settings=settings,
-        reference=reference,
-        claimed_ids={name: sides for name, sides in claimed.items() if sides},
+        strata=arrange(strata),
+        named=frozenset(side for side, names in known_ids.items() if not are_row_numbers(names)),
+        order=order["forget"],
+        draw_seed=int(sum(int(part.sum(dtype=np.uint64)) for part in keys.values()) % (1 << 32)),
+        n_unmatched=n_unmatched,
+        claimed_ids={name: claimed for name, model in models.items() if (claimed := model.collect("ids"))},
+        columns=next(iter(first.collect("columns").values()), None),
+        **ordered,
     )
 
 
-def split_models(given: Mapping[ModelName, Any], settings: AuditSettings) -> dict[ModelName, Sides]:
-    """Matrices by model and side, their shapes checked against each other; the numbers in them are not looked at.
+def split_models(unlearned: Any, oracle: Any, original: Any, settings: AuditSettings) -> dict[str, GivenModel]:
+    """Models by name (unlearned, original, oracle, oracle 2, ...), their shapes checked against each other.
+
+    The numbers in them are not looked at.
 
     Raises:
         InputError: Not such tuples, not matrices, or shapes that do not fit together.
     """
-    embeddings: dict[ModelName, Sides] = {name: _split_sides(value, name) for name, value in given.items()}
-    _check_agreement(embeddings, settings)
-    _check_spaces(given)
-    return embeddings
+    is_list = isinstance(oracle, list) and all(isinstance(one, tuple | str | PathLike) for one in oracle)
+    oracles = oracle if is_list else ([] if oracle is None else [oracle])
+    given = {"unlearned": unlearned} | ({} if original is None else {"original": original})
+    given |= {"oracle" if number == 1 else f"oracle {number}": one for number, one in enumerate(oracles, 1)}
+    models = {name: _split_model(value, name) for name, value in given.items()}
+    _check_agreement(models, settings)
+    for name, model in models.items():
+        parts = {side: part for side, part in model.sides.items() if not isinstance(part, Mapping)}
+        for one, other in combinations(parts, 2):
+            check_same_space(parts[one], parts[other], (f"{name} {one}", f"{name} {other}"))
+    tables = []
+    for name, model in models.items():  # the first side that names its columns: all sides of a model agree
+        named = ((f"{name} {side}", part) for side, part in model.sides.items() if getattr(part, "columns", None))
+        tables += [next(named)] if model.collect("columns") else []
+    for (label, table), (other_label, other_table) in combinations(tables, 2):
+        if set(table.columns) == set(other_table.columns):  # or two models may well name them differently
+            check_same_columns(table.columns, other_table.columns, (label, other_label))
+    return models
 
 
-def check_numbers(embeddings: Mapping[ModelName, Sides]) -> None:
+def check_numbers(models: Mapping[str, GivenModel]) -> None:
     """Every row of every model has a finite norm.
 
     Raises:
         InputError: NaN or inf, or norms that over- or underflow.
     """
-    for name, sides in embeddings.items():
-        for side, rows in sides.items():
-            measure_norms(rows, f"{name} {side}")
+    for name, model in models.items():
+        for layer, sides in model.layers.items():
+            for side, rows in sides.items():
+                measure_norms(rows, f"{name} {side}" + (f" at {layer}" if len(model.layers) > 1 else ""))
 
 
-def _split_sides(value: Any, name: str) -> Sides:
+def draw_reference(keys: Keys, settings: AuditSettings) -> IndexArray | None:
+    """Retain rows to rank against, with replacement so that the bound on M4 holds as stated; None for all rows.
+
+    Args:
+        keys: (n,) of the retain rows, of `hash_content`.
+
+    Example:
+        >>> draw_reference(np.arange(900, dtype=np.uint64), AuditSettings(n_reference=100)).shape
+        (100,)
+    """
+    n, n_retain = settings.n_reference, len(keys)
+    if n is None or n >= n_retain:
+        return None
+    drawn = np.random.default_rng(settings.seed).integers(0, n_retain, n)
+    return np.sort(np.argsort(keys, kind="stable")[drawn])
+
+
+def hash_content(rows: npt.NDArray[Any], salt: int = 0) -> Keys:
+    """A number per row that follows from its values alone, whatever its dtype, layout or place: (n,).
+
+    Example:
+        >>> rows = np.array([[1.0, 2.0], [3.0, 4.0]])
+        >>> bool((hash_content(rows)[::-1] == hash_content(rows[::-1].astype(np.float32))).all())
+        True
+    """
+    factors = np.random.default_rng(salt).integers(1, 1 << 63, rows.shape[1], dtype=np.uint64) * np.uint64(
+        2
+    ) + np.uint64(1)
+    keys = np.empty(len(rows), dtype=np.uint64)
+    for start, stop in iterate_blocks(len(rows), block_rows_for(rows.shape[1])):
+        bits = (np.asarray(rows[start:stop], dtype=np.float64) + 0.0).view(np.uint64)  # -0 becomes 0
+        mixed = ((bits ^ (bits >> np.uint64(29))) * factors).sum(axis=1, dtype=np.uint64)
+        keys[start:stop] = (mixed ^ (mixed >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15)
+    return keys
+
+
+def _split_model(value: Any, name: str) -> GivenModel:
+    if isinstance(value, str | PathLike):
+        from ruler.embeddings.folders import load_model_folder
+
+        value = load_model_folder(value)
     if not isinstance(value, tuple | list) or len(value) not in (2, 3) or any(part is None for part in value):
         got = f"{len(value)} parts" if isinstance(value, tuple | list) else type(value).__name__
         raise InputError(
-            f"{name} must be a tuple (forget, retain) or (forget, retain, held_out) of arrays; got {got}. "
-            "Leave held_out away if there is none."
+            f"{name} must be a tuple {_PARTS} of arrays, or a folder of such files; got {got}. "
+            "Omit held_out if you have none."
         )
-    sides: dict[Side, npt.NDArray[Any]] = {}
-    for side, rows in zip(SIDES, value, strict=False):
-        label = f"{name} {side}"
-        sides[side] = as_matrix(rows, label)
-        check_same_width(sides["forget"].shape, sides[side].shape, (f"{name} forget", label))
-    if len(sides["retain"]) < 2:
-        raise InputError(f"{name} retain must have at least 2 rows; got 1. Give more retain records.")
-    return sides
+    # one layer, named by whichever side knows it; that sides agree is checked later
+    single = next((part.layer for part in value if getattr(part, "layer", None)), "")
+    by_layer = [part if isinstance(part, Mapping) else {single: part} for part in value]
+    names = list(by_layer[0])
+    if not names or any(list(part) != names for part in by_layer):
+        raise InputError(
+            f"{name} must have the same layers on every side; got {[list(part) for part in by_layer]}. "
+            "Embed every side with the same layer=."
+        )
+    layers: dict[str, SideRows] = {}
+    for layer in names:
+        sides: dict[Side, npt.NDArray[Any]] = {}
+        for side, part in zip(SIDES, by_layer, strict=False):
+            label = f"{name} {side}" + (f" at {layer}" if len(names) > 1 else "")
+            sides[side] = as_matrix(part[layer], label)
+            check_same_width(sides["forget"].shape, sides[side].shape, (f"{name} forget", label))
+        if len(sides["retain"]) < 2:
+            raise InputError(f"{name} retain must have at least 2 rows; got 1. Give more retain records.")
+        layers[layer] = sides
+    return GivenModel(layers, dict(zip(SIDES, (part[names[-1]] for part in by_layer), strict=False)))
 
 
-def _check_agreement(embeddings: Mapping[ModelName, Sides], settings: AuditSettings) -> None:
-    reference = embeddings["unlearned"]
-    for name, sides in embeddings.items():
-        if sides.keys() != reference.keys():
-            with_it, without = ("unlearned", name) if "held_out" in reference else (name, "unlearned")
+def _main(model: GivenModel) -> SideRows:
+    return list(model.layers.values())[-1]
+
+
+def _check_agreement(models: Mapping[str, GivenModel], settings: AuditSettings) -> None:
+    first = models["unlearned"]
+    has_oracle = any(name.startswith("oracle") for name in models)
+    for name, model in models.items():
+        if _main(model).keys() != _main(first).keys():
+            with_it, without = ("unlearned", name) if "held_out" in _main(first) else (name, "unlearned")
             raise InputError(
                 f"held_out must be given for every model or for none; got it for {with_it} but not for {without}. "
                 "Embed the held-out records with each model."
             )
-        for side, rows in sides.items():
-            # An oracle of another architecture can be aligned, so that only the records must be the same.
-            width = rows.shape[1] if settings.align != "never" and "oracle" in embeddings else reference[side].shape[1]
-            check_same_shape((len(reference[side]), width), rows.shape, (f"unlearned {side}", f"{name} {side}"))
-
-
-def _check_spaces(given: Mapping[ModelName, Any]) -> None:
-    """What `Embeddings` say of where their numbers come from fits together, side by side and model by model."""
-    labelled = {
-        name: [(f"{name} {side}", rows) for side, rows in zip(SIDES, value, strict=False)]
-        for name, value in given.items()
-    }
-    for sides in labelled.values():
-        for (first, one), (second, other) in combinations(sides, 2):
-            check_same_space(one, other, (first, second))
-    tables = [
-        next((side for side in sides if isinstance(side[1], Embeddings) and side[1].columns), None)
-        for sides in labelled.values()
-    ]
-    for (first, one), (second, other) in combinations([side for side in tables if side is not None], 2):
-        if set(one.columns) == set(other.columns):  # or two models may well name them differently
-            check_same_columns(one.columns, other.columns, (first, second))
-
-
-def _claimed_ids(value: Any) -> dict[Side, npt.NDArray[Any]]:
-    return {side: rows.ids for side, rows in zip(SIDES, value, strict=False) if isinstance(rows, Embeddings)}
+        if len(model.layers) != len(first.layers) or (
+            len(first.layers) > 1 and list(model.layers) != list(first.layers)
+        ):
+            raise InputError(
+                f"{name} must have the layers of the unlearned model, {', '.join(first.layers)}; got "
+                f"{', '.join(model.layers)}. Embed every model with the same layer=."
+            )
+        for (layer, sides), reference in zip(model.layers.items(), first.layers.values(), strict=True):
+            where = f" at {layer}" if len(model.layers) > 1 else ""
+            for side, rows in sides.items():
+                # An oracle of another architecture can be aligned, so that only the records must be the same.
+                is_free = settings.align != "never" and has_oracle
+                width = rows.shape[1] if is_free else reference[side].shape[1]
+                names = f"unlearned {side}{where}", f"{name} {side}{where}"
+                check_same_shape((len(reference[side]), width), rows.shape, names)
 
 
 def _by_side(value: Any, name: str, sizes: Mapping[Side, int]) -> dict[Side, npt.NDArray[Any]]:
@@ -166,81 +288,90 @@ def _by_side(value: Any, name: str, sizes: Mapping[Side, int]) -> dict[Side, npt
             raise InputError(
                 f"{name} must be keyed by {', '.join(sizes)}; got {side!r}. Name the sides that were given."
             )
-    return {
-        cast(Side, side): _as_labels(labels, f"{name} of {side}", sizes[cast(Side, side)])
-        for side, labels in table.items()
-        if labels is not None
-    }
+    found: dict[Side, npt.NDArray[Any]] = {}
+    for side, labels in table.items():
+        if labels is None:
+            continue
+        array, n = np.asarray(labels), sizes[cast(Side, side)]
+        if array.shape != (n,):
+            raise InputError(
+                f"{name} of {side} must be one per record, shape ({n},); got shape {array.shape}. Label every record."
+            )
+        found[cast(Side, side)] = array.astype(str) if array.dtype.kind == "O" else array
+    return found
 
 
-def _as_labels(labels: Any, name: str, n: int) -> npt.NDArray[Any]:
-    array = np.asarray(labels)
-    if array.shape != (n,):
-        raise InputError(f"{name} must be one a record, shape ({n},); got shape {array.shape}. Label every record.")
-    return array.astype(str) if array.dtype.kind == "O" else array
+def _hash_side(models: Mapping[str, GivenModel], side: Side) -> Keys:
+    """Keys of a side's records from rows and losses in all models: only records alike in every model share one."""
+    keys = [hash_content(_main(model)[side], salt) for salt, model in enumerate(models.values())]
+    keys += [
+        hash_content(losses[side][:, None], salt)
+        for salt, model in enumerate(models.values(), len(models))
+        if side in (losses := model.collect("losses"))
+    ]
+    total: Keys = np.sum(keys, axis=0, dtype=np.uint64)
+    return total
 
 
-def draw_reference(sizes: Mapping[Side, int], settings: AuditSettings) -> IndexArray | None:
-    """Retain rows to rank against, with replacement so that the bound on M4 holds as stated; None for all rows.
+def _order_side(
+    models: Mapping[str, GivenModel], side: Side, keys: Keys, ids: npt.NDArray[Any], groups: npt.NDArray[Any] | None
+) -> IndexArray:
+    """Rows by content; records with the same content by id and group. Sides too large for a copy stay in place."""
+    if any(rows[side].nbytes > _LARGEST_COPY for model in models.values() for rows in model.layers.values()):
+        return np.arange(len(keys))
+    if len(np.unique(keys)) == len(keys):
+        return np.argsort(keys, kind="stable")
+    names = np.unique(ids.astype(str), return_inverse=True)[1]
+    owners = names if groups is None else np.unique(groups.astype(str), return_inverse=True)[1]
+    order: IndexArray = np.lexsort((names, owners, keys))
+    return order
+
+
+def _match(strata: Mapping[Side, Any], groups: Mapping[Side, Any], order: IndexArray) -> IndexArray:
+    """Held-out rows, in their order, such that strata stand in the forget set's proportions; whole groups at a time.
 
     Raises:
-        InputError: A sample is asked for, but placebo sets are to be drawn from all retain records.
-
-    Example:
-        >>> draw_reference({"forget": 9, "retain": 900, "held_out": 9}, AuditSettings(n_reference=100)).shape
-        (100,)
+        InputError: A stratum of the forget set without held-out records, or a group in several strata.
     """
-    n, n_retain = settings.n_reference, sizes["retain"]
-    if n is None or n >= n_retain:
-        return None
-    if "held_out" not in sizes:
-        raise InputError(
-            f"n_reference must come with held-out records, for placebo sets are drawn from all retain records; got {n} "
-            "without them. Give held-out records, or leave n_reference out."
-        )
-    return np.sort(np.random.default_rng(settings.seed).integers(0, n_retain, n))
-
-
-def _find_nearest(sides: Sides, reference: IndexArray | None) -> dict[Side, Neighbors]:
-    retain = sides["retain"]
-    found: dict[Side, Neighbors] = {
-        side: find_neighbors(rows, retain) for side, rows in sides.items() if side != "retain"
-    }
-    if reference is None:
-        return {**found, "retain": find_neighbors(retain, retain, exclude_self=True)}
-    return {**found, "retain": _leave_out_self(find_neighbors(retain[reference], retain, k=2), reference)}
-
-
-def _leave_out_self(found: Neighbors, own: IndexArray) -> Neighbors:
-    """The nearest other row from the two nearest: the first, unless it is the row itself."""
-    place = (found.index[:, :1] == own[:, None]).astype(np.int64)
-    return Neighbors(
-        np.take_along_axis(found.similarity, place, axis=1), np.take_along_axis(found.index, place, axis=1)
+    units: dict[str, tuple[npt.NDArray[Any], npt.NDArray[Any]]] = {}
+    sides: tuple[Side, Side] = ("forget", "held_out")
+    for side in sides:
+        labels = strata[side]
+        own = groups.get(side, np.arange(len(labels)))
+        _, first, codes = np.unique(own, return_index=True, return_inverse=True)
+        if (labels[first][codes] != labels).any():
+            bad = own[np.flatnonzero(labels[first][codes] != labels)[0]]
+            raise InputError(
+                f"strata must be one per group; got several in {side} group {bad!r}. Match on something else."
+            )
+        units[side] = labels[first], codes
+    wanted, available = (
+        dict(zip(*(part.tolist() for part in np.unique(units[side][0], return_counts=True)), strict=True))
+        for side in sides
     )
+    missing = [name for name in wanted if name not in available]
+    if missing:
+        raise InputError(
+            f"held_out must hold records of every stratum of the forget set; got none of {missing[0]!r}. "
+            "Give such records, or match on something coarser."
+        )
+    ratio = min(available[name] / n for name, n in wanted.items())
+    left = {name: max(1, int(ratio * n)) for name, n in wanted.items()}
+    labels, codes = units["held_out"]
+    chosen = np.zeros(len(labels), dtype=bool)
+    for unit in dict.fromkeys(codes[order].tolist()):
+        if left.get(labels[unit], 0) > 0:
+            left[labels[unit]] -= 1
+            chosen[unit] = True
+    return order[chosen[codes[order]]]
 
 
-def _judge_pairing(embeddings: Mapping[ModelName, Sides], settings: AuditSettings) -> Pairing:
-    unlearned, oracle = embeddings["unlearned"]["retain"], embeddings["oracle"]["retain"]
-    plain = float(np.median(cosine_similarity(unlearned, oracle))) if unlearned.shape == oracle.shape else np.nan
-    is_surely_paired = plain >= SURELY_PAIRED
-    if settings.align == "never" or (settings.align == "auto" and is_surely_paired):
-        return Pairing(plain, np.nan, is_surely_paired, False, 0)
-    plain, aligned = pairing_similarity(unlearned, oracle, seed=settings.seed)
-    is_paired = bool(plain >= SURELY_PAIRED or aligned - plain < WORTH_ALIGNING)
-    return Pairing(plain, aligned, is_paired, settings.align == "always" or not is_paired, len(unlearned) // 2)
-
-
-def _compare_plainly(embeddings: Mapping[ModelName, Sides], name: ModelName) -> OracleScores:
-    oracle = embeddings["oracle"]
-    scores = {side: cosine_similarity(rows, oracle[side]) for side, rows in embeddings[name].items()}
-    return OracleScores(scores, np.arange(len(scores["retain"])))
-
-
-def _compare_aligned(embeddings: Mapping[ModelName, Sides], name: ModelName, seed: int) -> OracleScores:
-    sides, oracle = embeddings[name], embeddings["oracle"]
-    fitted, judged = halve(len(sides["retain"]), seed)
-    turn = fit_map(sides["retain"], oracle["retain"], fitted)
-    scores = {
-        side: compare_through(sides[side], oracle[side], turn, judged if side == "retain" else None) for side in sides
-    }
-    return OracleScores(scores, judged)
+def _choose_members(keys: Keys, groups: npt.NDArray[Any] | None) -> IndexArray:
+    """Retain rows that stand for known members: the first by content, whole groups at a time."""
+    order = np.argsort(keys, kind="stable")
+    if groups is None or len(keys) <= N_MEMBERS:
+        return np.sort(order[:N_MEMBERS])
+    sizes = np.bincount(groups)
+    seen = np.array(list(dict.fromkeys(groups[order].tolist())))
+    kept = seen[np.cumsum(sizes[seen]) <= max(N_MEMBERS, sizes[seen[0]])]
+    return np.flatnonzero(np.isin(groups, kept))

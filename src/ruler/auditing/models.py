@@ -1,6 +1,8 @@
 """From models and records to a verdict: `audit_models`."""
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,50 +14,64 @@ from ruler.auditing.findings import GuardFinding, Report
 from ruler.auditing.gather import gather_evidence
 from ruler.auditing.guards.models import check_retain_accuracy, check_stability
 from ruler.auditing.settings import AuditSettings
-from ruler.core.errors import RulerError
+from ruler.core.errors import InputError, RulerError
 from ruler.core.optional import load_optional
 from ruler.core.types import Embeddings
-from ruler.embeddings import embed
-from ruler.metrics.outputs import accuracy, membership_inference
+from ruler.embeddings import read_model
+from ruler.metrics.outputs import balance_membership
 
 if TYPE_CHECKING:
     import torch
 
-    from ruler.core.types import Predictions
+    from ruler.embeddings.extract import ModelReading
 
 Records = Mapping[Side, Any]
 """Data of each side, as `embed` takes it."""
+
+_N_ASKED_AGAIN = 256
 
 
 def audit_models(
     unlearned: "torch.nn.Module",
     *,
-    oracle: "torch.nn.Module | None" = None,
+    oracle: "torch.nn.Module | Sequence[torch.nn.Module] | None" = None,
     original: "torch.nn.Module | None" = None,
     forget: Any,
     retain: Any,
-    test: Any = None,
-    layer: str | None = None,
+    held_out: Any = None,
+    layer: str | Sequence[str] | None = None,
+    ids: Any = None,
+    groups: Any = None,
+    batch_size: int = 256,
+    device: "str | torch.device | None" = None,
+    progress: bool = False,
     settings: AuditSettings | None = None,
+    **removed: Any,
 ) -> Report:
     """Has this model forgotten these records, in its representations and at its outputs?
 
-    Embeds the records with each model, then audits. Where the data carries labels, the report also holds accuracies and
-    the paper's membership inference, and lost retain accuracy is said. Models are asked twice for the forget records:
-    answers that differ make the report invalid.
+    Each model reads each record once; that pass gives representations at all layers, labels, losses and accuracies.
+    Models are asked again for some of the forget records: answers that differ make the report invalid.
 
     Args:
         unlearned: The model after unlearning, torch or Hugging Face.
-        oracle: The same architecture, never trained on the forget records.
+        oracle: The same architecture, never trained on the forget records; a list where several were trained.
         original: The model before unlearning.
-        forget: Records to be forgotten, as `embed` takes them: arrays, a pair (X, y), a Dataset, a DataLoader.
+        forget: Records to be forgotten, as `embed` takes them: arrays, a pair (X, y), a Dataset, a DataLoader. Where
+            they carry labels, losses are compared too.
         retain: Records that were to be kept.
-        test: Records no model was trained on: the held-out control.
-        layer: Where to read, as `embed`; None finds the input of the task head.
+        held_out: Records that no model was trained on, alike in kind to the forget records: the control.
+        layer: Where to read, as `embed`: a name, a list of names or "all"; None finds the input of the task head.
+        ids: Names of the forget records, or a dict with keys forget, retain, held_out; by default those of the data.
+        groups: Whose record it is, of the forget records or as such a dict.
+        batch_size: Records per forward pass.
+        device: Where to run, e.g. ``"cuda"``; by default where each model is.
+        progress: Show progress bars, if standard error is a terminal.
         settings: Of the audit.
 
     Returns:
-        The report, with `outputs` where the data carries classes 0..n_classes-1 as labels.
+        The report. Where the data carries labels of classes, ``outputs`` holds accuracies, and with held-out records
+        the paper's membership inference. Where losses could not be computed, a guard named "losses_unknown" says why.
 
     Raises:
         InputError: Data that cannot be fed, embeddings that are not finite or do not fit together.
@@ -68,78 +84,204 @@ def audit_models(
         >>> _ = torch.manual_seed(0)
         >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
         >>> records = torch.randn(160, 4), torch.randint(2, (160,))
-        >>> forget, retain, test = (tuple(part[rows] for part in records) for rows in torch.arange(160).split(60))
-        >>> report = audit_models(model, forget=forget, retain=retain, test=test)
+        >>> forget, retain, held_out = (tuple(part[rows] for part in records) for rows in torch.arange(160).split(60))
+        >>> report = audit_models(model, forget=forget, retain=retain, held_out=held_out)
         >>> sorted(report.metrics), sorted(report.outputs["unlearned"])
-        (['m4'], ['forget_accuracy', 'membership_inference', 'retain_accuracy', 'test_accuracy'])
+        (['loss', 'm4'], ['forget_accuracy', 'held_out_accuracy', 'membership_inference', 'retain_accuracy'])
     """
-    given = {"unlearned": unlearned, "oracle": oracle, "original": original}
-    records: dict[Side, Any] = {"forget": forget, "retain": retain}
-    if test is not None:
-        records["held_out"] = test
-    models = {name: model for name, model in given.items() if model is not None}
-    return examine_models(models, records, layer=layer, settings=settings)
+    if "test" in removed:
+        raise InputError("held_out must name the records that no model was trained on; got test. Write held_out=.")
+    if removed:
+        raise TypeError(f"audit_models() got an unexpected keyword argument {next(iter(removed))!r}")
+    given: dict[str, Any] = {"unlearned": unlearned, "oracle": oracle, "original": original}
+    sides: dict[Side, Any] = {"forget": forget, "retain": retain, "held_out": held_out}
+    return examine_models(
+        {name: model for name, model in given.items() if model is not None},
+        {side: data for side, data in sides.items() if data is not None},
+        layer=layer,
+        groups=groups,
+        settings=settings,
+        progress=progress,
+        ids=ids,
+        batch_size=batch_size,
+        device=device,
+    )
 
 
 def examine_models(
-    models: "Mapping[str, torch.nn.Module]",
+    models: "Mapping[str, torch.nn.Module | Sequence[torch.nn.Module]]",
     records: Records,
     *,
-    layer: str | None = None,
+    layer: str | Sequence[str] | None = None,
     groups: Any = None,
     settings: AuditSettings | None = None,
     progress: bool = False,
+    ids: Any = None,
+    batch_size: int = 256,
+    device: "str | torch.device | None" = None,
 ) -> Report:
-    """`audit_models` for models and records by name, with groups and a progress bar."""
+    """`audit_models` for models by name and records by side."""
     load_optional("torch", "auditing a model")
-    rows = {
-        name: tuple(_embed(model, name, side, records, layer, progress) for side in SIDES if side in records)
-        for name, model in models.items()
-    }
-    unstable = [
-        finding
-        for name, model in models.items()
-        for finding in check_stability(
-            rows[name][0].values, _embed(model, name, "forget", records, layer, progress).values, name
+    asked: dict[str, Any] = {"batch_size": batch_size, "device": device, "progress": progress}
+    named = _name_models(models)
+    sides = [side for side in SIDES if side in records]
+    readings: dict[str, dict[Side, ModelReading]] = {}
+    for name, model in named.items():
+        readings[name] = {}
+        for side in sides:
+            readings[name][side] = _read(model, name, side, records, layer, asked)
+            if layer == "all":  # the same layers in every model, whatever it would choose by itself
+                layer = list(readings[name][side].layers)
+    found: list[GuardFinding] = []
+    for name, model in named.items():
+        first = readings[name]["forget"].layers
+        some = {**asked, "progress": False, "n_most": _N_ASKED_AGAIN}
+        again = _read(model, name, "forget", records, list(first), some).layers
+        for one, rows in first.items():
+            changed = list(check_stability(rows.values[: len(again[one])], again[one].values, name))
+            if changed:  # the other layers would repeat it
+                found += changed
+                break
+    kind, reason = _choose_loss(readings)
+    if reason is not None:
+        found.append(
+            GuardFinding(
+                "losses_unknown",
+                "note",
+                f"Losses were not compared: {reason}",
+                "Give every side labels that fit the model's head: the last part of a tuple, or the key 'labels' of "
+                "a dict.",
+            )
         )
-    ]
-    evidence = gather_evidence(**rows, ids=_name_apart(records, rows["unlearned"]), groups=groups, settings=settings)
-    outputs = {name: _measure_outputs(model, records) for name, model in models.items()}
+    given = {name: _collect(one, kind, is_main=name == "unlearned", layer=layer) for name, one in readings.items()}
+    oracles = [given[name] for name in given if name.startswith("oracle")]
+    own_ids = _name_apart(records, {side: _main(one) for side, one in readings["unlearned"].items()})
+    evidence = gather_evidence(
+        given["unlearned"],
+        oracle=None if not oracles else oracles[0] if len(oracles) == 1 else oracles,
+        original=given.get("original"),
+        ids=own_ids | (dict(ids) if isinstance(ids, Mapping) else {} if ids is None else {"forget": ids}),
+        groups=groups,
+        settings=settings,
+    )
+    outputs = {name: _measure_outputs(one, kind) for name, one in readings.items()}
     outputs = {name: numbers for name, numbers in outputs.items() if numbers}
-    found: list[GuardFinding] = [*unstable, *check_retain_accuracy(outputs, len(evidence.ids["retain"]))]
-    return audit_evidence(evidence, extra_guards=found, outputs=outputs)
+    found += check_retain_accuracy(outputs, len(evidence.ids["retain"]))
+    return audit_evidence(
+        evidence,
+        extra_guards=found,
+        outputs=outputs,
+        provenance=_describe_models(named, readings["unlearned"]["forget"], kind),
+    )
 
 
-def _embed(
-    model: "torch.nn.Module", name: str, side: Side, records: Records, layer: str | None, progress: bool
-) -> Embeddings:
+def hash_weights(model: "torch.nn.Module") -> str:
+    """SHA-256 of all tensors of the ``state_dict`` in the order of their names, bytes as stored.
+
+    Example:
+        >>> import torch
+        >>> hash_weights(torch.nn.Flatten()) == hashlib.sha256(b"").hexdigest()
+        True
+    """
+    torch = load_optional("torch", "hashing a model's weights")
+    digest = hashlib.sha256()
+    for _, value in sorted(model.state_dict().items()):
+        if isinstance(value, torch.Tensor) and value.numel():
+            digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _name_models(models: "Mapping[str, Any]") -> "dict[str, torch.nn.Module]":
+    """Models by name; several oracles are called oracle, oracle 2, ..."""
+    oracle = models.get("oracle")
+    oracles = list(oracle) if isinstance(oracle, list | tuple) else [] if oracle is None else [oracle]
+    if oracle is not None and not oracles:
+        raise InputError("oracle must be a model or a list of at least one; got an empty list. Omit it if unknown.")
+    named = {"unlearned": models["unlearned"]}
+    if models.get("original") is not None:
+        named["original"] = models["original"]
+    return named | {"oracle" if number == 1 else f"oracle {number}": one for number, one in enumerate(oracles, 1)}
+
+
+def _read(
+    model: "torch.nn.Module",
+    name: str,
+    side: Side,
+    records: Records,
+    layer: str | Sequence[str] | None,
+    asked: Mapping[str, Any],
+) -> "ModelReading":
     try:
-        return embed(model, records[side], layer=layer, progress=progress)
+        return read_model(model, records[side], layer=layer, **asked)
     except RulerError as error:
         raise type(error)(f"{name} model, {side.replace('_', '-')} records: {error}") from error
 
 
-def _measure_outputs(model: "torch.nn.Module", records: Records) -> dict[str, float]:
-    from ruler.auditing.predictions import read_predictions
+def _choose_loss(readings: "Mapping[str, Mapping[Side, ModelReading]]") -> tuple[str | None, str | None]:
+    """The kind of loss that is known for all records in all models; else why there is none, in a sentence."""
+    for name, sides in readings.items():
+        for side, one in sides.items():
+            if one.why_no_losses is not None:
+                where = f"{name} model, {side.replace('_', '-')} records"
+                return None, f"{one.why_no_losses.removesuffix('.')} ({where})."
+    everything = [one for sides in readings.values() for one in sides.values()]
+    kind = next((kind for kind in everything[0].losses if all(kind in one.losses for one in everything)), None)
+    return kind, None if kind else "The labels ask for different losses on different sides."
 
-    found: dict[str, Predictions] = {}
-    for side, data in records.items():
-        answers = read_predictions(model, data)
-        if answers is not None:
-            found["test" if side == "held_out" else side] = answers
-    numbers = {f"{side}_accuracy": accuracy(answers) for side, answers in found.items()}
-    if {"forget", "test"} <= found.keys():
-        numbers["membership_inference"] = membership_inference(found["forget"], found["test"])
+
+def _collect(
+    sides: "Mapping[Side, ModelReading]", kind: str | None, *, is_main: bool, layer: str | Sequence[str] | None
+) -> tuple[Any, ...]:
+    """What `gather_evidence` takes of one model; what describes the records comes with the unlearned one only."""
+    parts: list[Any] = []
+    for one in sides.values():
+        known: dict[str, Any] = {"losses": None if kind is None else one.losses[kind]}
+        if not is_main:
+            known |= {"labels": None, "groups": None, "strata": None, "features": None}
+        layers = {name: replace(rows, **known) for name, rows in one.layers.items()}
+        parts.append(next(iter(layers.values())) if layer is None or isinstance(layer, str) else layers)
+    return tuple(parts)
+
+
+def _measure_outputs(sides: "Mapping[Side, ModelReading]", kind: str | None) -> dict[str, float]:
+    numbers = {f"{side}_accuracy": float(one.hits.mean()) for side, one in sides.items() if one.hits is not None}
+    if kind is not None and "held_out" in sides:
+        forget, held_out = sides["forget"].losses[kind], sides["held_out"].losses[kind]
+        numbers["membership_inference"] = balance_membership(forget, held_out)
     return numbers
 
 
-def _name_apart(records: Records, rows: tuple[Embeddings, ...]) -> dict[Side, npt.NDArray[Any]]:
+def _describe_models(
+    named: "Mapping[str, torch.nn.Module]", reading: "ModelReading", kind: str | None
+) -> dict[str, Any]:
+    by_words: dict[str, list[str]] = {}
+    for one, words in reading.pooling.items():
+        by_words.setdefault(words, []).append(one)
+    pooling = next(iter(by_words)) if len(by_words) == 1 else None
+    described: dict[str, Any] = {
+        "layers": list(reading.layers),
+        "pooling": pooling or "; ".join(f"{words} ({', '.join(layers)})" for words, layers in by_words.items()),
+        "loss": kind,
+        "models": {name: f"{type(model).__module__}.{type(model).__qualname__}" for name, model in named.items()},
+        "weights": {name: hash_weights(model) for name, model in named.items()},
+        "torch": load_optional("torch", "auditing a model").__version__,
+    }
+    if any(hasattr(model, "config") and hasattr(model, "base_model_prefix") for model in named.values()):
+        described["transformers"] = load_optional("transformers", "auditing a Hugging Face model").__version__
+    return described
+
+
+def _main(reading: "ModelReading") -> Embeddings:
+    return list(reading.layers.values())[-1]
+
+
+def _name_apart(records: Records, rows: Mapping[Side, Embeddings]) -> dict[str, npt.NDArray[Any]]:
     """Names for sides whose ids count the rows of another dataset than the first side's: equal numbers mean nothing."""
-    datasets = {side: _numbered_dataset(records[side], part.ids) for side, part in zip(records, rows, strict=True)}
+    datasets = {side: _numbered_dataset(records[side], part.ids) for side, part in rows.items()}
     reference = next((dataset for dataset in datasets.values() if dataset is not None), None)
     return {
-        side: np.array([f"{'test' if side == 'held_out' else side} {row}" for row in part.ids.tolist()])
-        for (side, dataset), part in zip(datasets.items(), rows, strict=True)
+        side: np.array([f"{side} {row}" for row in rows[side].ids.tolist()])
+        for side, dataset in datasets.items()
         if dataset is not None and dataset is not reference
     }
 

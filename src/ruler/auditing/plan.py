@@ -2,26 +2,23 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 
-from ruler.auditing.contrast import Scores, measure_scores
-from ruler.auditing.evidence import MODELS, ModelName
-from ruler.auditing.gather import Sides, check_numbers, draw_reference, split_models
+from ruler.auditing.evidence import SideRows
+from ruler.auditing.gather import GivenModel, check_numbers, split_models
 from ruler.auditing.provenance import hash_rows
 from ruler.auditing.settings import AuditSettings
 from ruler.core.checks import block_rows_for, measure_norms
 from ruler.core.errors import InputError
-from ruler.core.types import FloatArray, Neighbors
 from ruler.metrics.oracle_similarity import compare_rows
 from ruler.neighbors.plan import SearchPlan, plan_search
 from ruler.neighbors.workers import BlockPlan, Workers, plan_by_blocks
-from ruler.stats.placebo import choose_depth, compare_with_placebos
-from ruler.stats.units import Units, find_units
+from ruler.stats.permutation import compare_families
 
 WORTH_PLANNING = 2e12
 """Multiply-adds of a search: under it the audit takes some seconds, and a pilot as many."""
@@ -41,7 +38,7 @@ class AuditPlan:
         memory_bytes: Most memory of the process, beyond arrays that the caller holds; NaN with workers, for theirs is
             not known here.
         reading_s: Seconds of checking, comparing and hashing rows.
-        testing_s: Seconds of permutations and bootstraps.
+        testing_s: Seconds of permutations.
         workers: Who searches; None for this process.
     """
 
@@ -116,17 +113,20 @@ def plan_audit(
         [(200, 300), (400, 300), (300, 300)]
     """
     settings = settings or AuditSettings()
-    values = zip(MODELS, (unlearned, oracle, original), strict=True)
-    models = split_models({name: value for name, value in values if value is not None}, settings)
+    models = split_models(unlearned, oracle, original, settings)
     try:
-        return _plan(models, settings, workers)
+        return _plan({name: _main_rows(model) for name, model in models.items()}, settings, workers)
     except InputError:
         check_numbers(models)  # a sample does not know whose rows it holds: this says it
         raise
 
 
-def _plan(models: Mapping[ModelName, Sides], settings: AuditSettings, workers: Workers | None) -> AuditPlan:
-    searched = [sides for name, sides in models.items() if name != "oracle"]
+def _main_rows(model: GivenModel) -> SideRows:
+    return list(model.layers.values())[-1]
+
+
+def _plan(models: Mapping[str, SideRows], settings: AuditSettings, workers: Workers | None) -> AuditPlan:
+    searched = [sides for name, sides in models.items() if not name.startswith("oracle")]
     plan_one = plan_search if workers is None else partial(plan_by_blocks, workers=workers)
     searches = tuple(search for sides in searched for search in _plan_searches(sides, settings, plan_one))
     n_passes = {name: sum(rows.nbytes for rows in sides.values()) for name, sides in models.items()}
@@ -149,17 +149,18 @@ def is_worth_planning(unlearned: Any) -> bool:
 
 
 def _plan_searches(
-    sides: Sides, settings: AuditSettings, plan_one: Callable[..., SearchPlan | BlockPlan]
+    sides: SideRows, settings: AuditSettings, plan_one: Callable[..., SearchPlan | BlockPlan]
 ) -> list[SearchPlan | BlockPlan]:
     retain = sides["retain"]
-    reference = draw_reference({side: len(rows) for side, rows in sides.items()}, settings)
     plans = [plan_one(rows, retain) for side, rows in sides.items() if side != "retain"]
-    if reference is None:
+    n = settings.n_reference
+    if n is None or n >= len(retain):
         return [*plans, plan_one(retain, retain, exclude_self=True)]
-    return [*plans, plan_one(retain[reference], retain, k=2)]
+    drawn = np.sort(np.random.default_rng(settings.seed).integers(0, len(retain), n))
+    return [*plans, plan_one(retain[drawn], retain, k=2)]
 
 
-def _time_reading(models: Mapping[ModelName, Sides]) -> float:
+def _time_reading(models: Mapping[str, SideRows]) -> float:
     """Seconds to check and hash all rows, and to compare models with each other."""
     rows = models["unlearned"]["retain"]
     n_block = block_rows_for(rows.shape[1])
@@ -181,28 +182,17 @@ def _time_reading(models: Mapping[ModelName, Sides]) -> float:
     return n_rows * (len(models) * once_s + n_pairs * pair_s)
 
 
-def _time_tests(models: Mapping[ModelName, Sides], settings: AuditSettings) -> float:
-    """Seconds of all draws, from a few of them on at most 20,000 random scores."""
+def _time_tests(models: Mapping[str, SideRows], settings: AuditSettings) -> float:
+    """Seconds of all permutations, from a few of them on at most 20,000 random scores."""
     sizes = {side: len(rows) for side, rows in models["unlearned"].items()}
-    n_control = sizes.get("held_out", sizes["retain"])
-    n_records = sizes["forget"] + n_control
+    if "held_out" not in sizes:
+        return 0.0
+    n_records = sizes["forget"] + sizes["held_out"]
     share = min(1.0, _PILOT_RECORDS / n_records)
-    units = find_units(max(2, int(share * sizes["forget"])), max(2, int(share * n_control)))
-    scores = np.random.default_rng(0).random(len(units.codes))
-    original = scores if "original" in models else None
-    few = replace(settings, n_permutations=_PILOT_DRAWS, n_bootstrap=_PILOT_DRAWS)
+    n_first = max(2, int(share * sizes["forget"]))
+    scores = np.random.default_rng(0).random((1, n_first + max(2, int(share * sizes["held_out"]))))
     started_s = time.perf_counter()
-    measure_scores(Scores(scores, scores, original, units), few)
-    draws_s = (time.perf_counter() - started_s) / _PILOT_DRAWS * max(settings.n_permutations, settings.n_bootstrap)
-    n_tests = 1 + ("oracle" in models) * (1 + ("original" in models))
-    placebos_s = 0.0 if "held_out" in sizes else _time_placebos(scores, units, settings.n_permutations)
-    return (n_tests * draws_s + placebos_s * (1 + ("original" in models))) * n_records / len(scores)
-
-
-def _time_placebos(scores: FloatArray, units: Units, n_placebos: int) -> float:
-    n, depth = len(scores), choose_depth(units.n_first, len(scores))
-    index = np.random.default_rng(0).integers(0, n, (n, depth))
-    graph = Neighbors(np.broadcast_to(scores[:, None], (n, depth)), index)
-    started_s = time.perf_counter()
-    compare_with_placebos(graph, units, find_nearest=lambda rows, _: np.zeros(len(rows)), n_placebos=_PILOT_DRAWS)
-    return (time.perf_counter() - started_s) / _PILOT_DRAWS * n_placebos
+    compare_families(scores, n_first, [0], n_permutations=_PILOT_DRAWS, alpha=1e-9)
+    each_s = (time.perf_counter() - started_s) / _PILOT_DRAWS * settings.n_permutations
+    n_scores = 2 * (2 + 2 * ("oracle" in models)) * (1 + ("original" in models))  # place and spread of every contrast
+    return float(n_scores * each_s * n_records / scores.shape[1])

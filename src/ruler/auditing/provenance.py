@@ -16,13 +16,16 @@ from ruler.core.version import __version__
 
 
 def describe_provenance(evidence: Evidence) -> dict[str, Any]:
-    """Versions, time, and shape and hash of every array. The rows themselves stay out."""
+    """Versions, time, layers, and shape and hash of every array at the main layer. The rows themselves stay out."""
     return {
         "ruler": __version__,
         "python": platform.python_version(),
         "numpy": np.__version__,
         "scipy": scipy.__version__,
         "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "layers": [layer for layer in evidence.layers if layer],
+        "n_oracles": len(evidence.oracles),
+        "n_unmatched": evidence.n_unmatched,
         "arrays": {
             model: {
                 side: {"shape": list(rows.shape), "dtype": str(rows.dtype), "sha256": hash_rows(rows)}

@@ -1,141 +1,180 @@
-"""Which forget records, and which erasure requests, stand out from the control?"""
+"""Which forget records, and which erasure requests, stand out from the held-out ones?"""
 
-from collections.abc import Callable
-from functools import cache
-from typing import TYPE_CHECKING, Any, Literal
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ruler.auditing.evidence import Evidence
+from ruler.auditing.measure import Measurement
+from ruler.core.arithmetic import TIE_SLACK
 from ruler.core.optional import load_optional
-from ruler.core.types import FloatArray, IndexArray
+from ruler.core.types import FloatArray
 from ruler.metrics.percentile_rank import rank_within
+from ruler.stats.auc import ROUNDING
 from ruler.stats.conformal import conformal_p_values
 from ruler.stats.multiplicity import adjust_p_values
+from ruler.stats.samples import average_by_group
 
 if TYPE_CHECKING:
     import pandas as pd
 
-ALIKE = "like the control"
-FAR_FROM_ORACLE = "further from the oracle than the control"
-APART = "further from retain records than the control"
-NEAR = "nearer to retain records than the control"
+ALIKE = "like held-out records"
+NOT_JUDGED = "not judged"
+"""Of records without fair held-out ones to compare them with."""
+
+_N_SETS = 2000
 
 
-def tabulate_records(evidence: Evidence) -> "pd.DataFrame":
-    """One row a forget record, in the order given.
+def tabulate_records(evidence: Evidence, found: Mapping[str, Measurement], *, is_fair: bool) -> "pd.DataFrame":
+    """One row per forget record, in the order given.
 
-    p-values are conformal. Similarity to the oracle counts when it is low: the oracle never saw the record, so that
-    memory can only lead away from it. Similarity to the nearest retain record counts on both sides, for records
-    memorised as exceptions stand apart. The record's p-value is the first, or without an oracle the second; q-values
-    are Benjamini-Hochberg's over all records.
+    A record's p-value is conformal: how many held-out records are at least as unusual among all records, by whichever
+    deciding contrast shows it most. q-values are Benjamini-Hochberg's over all records. Without fair held-out records
+    there are none.
+
+    Args:
+        evidence: Of the audit.
+        found: The measured contrasts.
+        is_fair: Whether held-out records may be compared with forget records one by one.
     """
     pandas = load_optional("pandas", "listing the records of an audit")
-    nearest = evidence.nearest["unlearned"]
-    to_retain, control = (nearest[side].similarity[:, 0] for side in ("forget", evidence.control))
-    n = len(to_retain)
+    main, missing = evidence.main_layer, np.full(len(evidence.ids["forget"]), np.nan)
+    scores = {name: one.scores[main if main in one.scores else list(one.scores)[-1]] for name, one in found.items()}
+    nearest = evidence.main.nearest
+    losses = evidence.main.losses
+    p_values, told = _judge(evidence, found, is_fair)
+    q_values = adjust_p_values(p_values)
     columns: dict[str, Any] = {
         "id": evidence.ids["forget"],
-        "group": evidence.groups.get("forget", np.full(n, None)),
-        **_compare_with_oracle(evidence),
-        "nearest_similarity": to_retain,
+        "group": evidence.groups.get("forget", np.full(len(missing), None)),
+        "oracle_similarity": scores["m2"]["forget"] if "m2" in scores else missing,
+        "oracle_gap": scores["m2"]["forget"] - np.median(scores["m2"]["retain"]) if "m2" in scores else missing,
+        "shift": scores["m3"]["forget"] if "m3" in scores else missing,
+        "nearest_similarity": scores["m4"]["forget"],
         "nearest_retain": evidence.ids["retain"][nearest["forget"].index[:, 0]],
-        "percentile_rank": rank_within(to_retain, nearest["retain"].similarity[:, 0]),
-        "nearest_p_value": conformal_p_values(to_retain, control),
+        "percentile_rank": rank_within(scores["m4"]["forget"], nearest["retain"].similarity[:, 0]),
+        "norm_ratio": np.exp(scores["norm"]["forget"]) if "norm" in scores else missing,
+        "loss": missing if losses is None else losses["forget"],
+        "loss_gap": scores["loss"]["forget"] if "loss" in scores and evidence.has_oracle else missing,
+        "p_value": p_values,
+        "q_value": q_values,
+        "finding": _name(told, q_values, evidence.settings.alpha),
     }
-    columns["p_value"] = columns["oracle_p_value" if evidence.has_oracle else "nearest_p_value"]
-    columns["q_value"] = adjust_p_values(columns["p_value"])
-    is_flagged = columns["q_value"] <= evidence.settings.alpha
-    columns["finding"] = _name_findings(evidence, to_retain, np.median(control), is_flagged)
     table: pd.DataFrame = pandas.DataFrame(columns)
-    return table
+    return table.iloc[np.argsort(evidence.order, kind="stable")].reset_index(drop=True)
 
 
-def tabulate_groups(evidence: Evidence, records: "pd.DataFrame") -> "pd.DataFrame | None":
-    """One row a group of the forget records, an erasure request each; None without groups.
+def tabulate_groups(
+    evidence: Evidence, found: Mapping[str, Measurement], records: "pd.DataFrame", *, is_fair: bool
+) -> "pd.DataFrame | None":
+    """One row per group of the forget records, an erasure request each; None without groups.
 
-    The group's mean is compared with the means of the control's groups. Where the control has none, the records of the
-    group are permuted with the control's, which takes them to be unlike each other: likeness inside a group makes
-    the p-value too small.
+    The group's means are compared with the means of held-out groups. Where these are not named, they are compared with
+    the means of random sets of as many held-out records, which takes the records of a group to be unlike each other:
+    likeness inside a group makes the p-value too small.
     """
     if "forget" not in evidence.groups:
         return None
-    score = "oracle_similarity" if evidence.has_oracle else "nearest_similarity"
-    table = records.groupby("group", sort=False).agg(
+    by_group = records.iloc[evidence.order].groupby("group", sort=False)  # sums in an order that follows from content
+    table = by_group.agg(
         n_records=("id", "size"),
         oracle_similarity=("oracle_similarity", "mean"),
         nearest_similarity=("nearest_similarity", "mean"),
         shift=("shift", "mean"),
-        n_flagged=("finding", lambda found: int((found != ALIKE).sum())),
+        loss_gap=("loss_gap", "mean"),
+        n_flagged=("finding", lambda named: int((~named.isin([ALIKE, NOT_JUDGED])).sum())),
     )
-    control, _ = _control_scores(evidence)
-    judge = _make_group_judge(evidence)
-    table["p_value"] = records.groupby("group", sort=False)[score].agg(lambda own: judge(own.to_numpy()))
-    means = table[score].to_numpy()
+    table = table.loc[records["group"].drop_duplicates()]  # in the order given
+    names = np.unique(evidence.groups["forget"])
+    p_values, told = np.full(len(names), np.nan), [""] * len(names)
+    if is_fair and evidence.has_held_out:
+        p_values, told = _judge_groups(evidence, found)
+    place = {name: row for row, name in enumerate(names.tolist())}
+    order = [place[name] for name in table.index.tolist()]
+    table["p_value"] = p_values[order]
     table["q_value"] = adjust_p_values(table["p_value"].to_numpy())
-    is_flagged = (table["q_value"] <= evidence.settings.alpha).to_numpy()
-    table["finding"] = _name_findings(evidence, means, control.mean(), is_flagged)
+    table["finding"] = _name([told[row] for row in order], table["q_value"].to_numpy(), evidence.settings.alpha)
     return table.reset_index()
 
 
-def _compare_with_oracle(evidence: Evidence) -> dict[str, FloatArray]:
-    missing = np.full(len(evidence.ids["forget"]), np.nan)
-    if not evidence.has_oracle:
-        return dict.fromkeys(("oracle_similarity", "oracle_gap", "shift", "oracle_p_value"), missing)
-    scores = evidence.oracle_scores
-    similarity = scores["unlearned"].by_side["forget"]
-    return {
-        "oracle_similarity": similarity,
-        "oracle_gap": similarity - np.median(scores["unlearned"].by_side["retain"]),
-        "shift": similarity - scores["original"].by_side["forget"] if evidence.has_original else missing,
-        "oracle_p_value": conformal_p_values(similarity, _oracle_control(evidence), tail="low"),
-    }
+def _deciding_scores(found: Mapping[str, Measurement]) -> list[tuple[Measurement, FloatArray, FloatArray]]:
+    """Forget and held-out scores of every deciding contrast at every layer."""
+    return [
+        (one, scores["forget"], scores["held_out"])
+        for one in found.values()
+        if one.contrast.decides
+        for scores in one.scores.values()
+    ]
 
 
-def _oracle_control(evidence: Evidence) -> FloatArray:
-    return evidence.oracle_scores["unlearned"].by_side[evidence.control]
+def _judge(evidence: Evidence, found: Mapping[str, Measurement], is_fair: bool) -> tuple[FloatArray, list[str]]:
+    n = len(evidence.ids["forget"])
+    if not (is_fair and evidence.has_held_out):
+        return np.full(n, np.nan), [""] * n
+    usual, told = _combine(_deciding_scores(found))
+    return conformal_p_values(usual[:n], usual[n:], tail="low"), told[:n]
 
 
-def _control_scores(evidence: Evidence) -> tuple[FloatArray, npt.NDArray[Any] | None]:
-    labels = evidence.groups.get(evidence.control)
-    if not evidence.has_oracle:
-        return evidence.nearest["unlearned"][evidence.control].similarity[:, 0], labels
-    if labels is not None and not evidence.has_held_out:
-        labels = labels[evidence.oracle_scores["unlearned"].retain_rows]
-    return _oracle_control(evidence), labels
+def _judge_groups(evidence: Evidence, found: Mapping[str, Measurement]) -> tuple[FloatArray, list[str]]:
+    """p-value and finding of each forget group, groups in sorted order."""
+    scored = _deciding_scores(found)
+    owners = evidence.groups["forget"]
+    names, sizes = np.unique(owners, return_counts=True)
+    means = [(one, average_by_group(forget, owners), held_out) for one, forget, held_out in scored]
+    if "held_out" in evidence.groups:
+        theirs = evidence.groups["held_out"]
+        usual, told = _combine([(one, own, average_by_group(rest, theirs)) for one, own, rest in means])
+        return conformal_p_values(usual[: len(names)], usual[len(names) :], tail="low"), told[: len(names)]
+    p_values, findings = np.empty(len(names)), [""] * len(names)
+    n_held_out = len(evidence.ids["held_out"])
+    for size in np.unique(sizes):
+        rng = np.random.default_rng(evidence.draw_seed)
+        drawn = rng.random((_N_SETS, n_held_out)).argpartition(min(size, n_held_out - 1), axis=1)[:, :size]
+        rows = np.flatnonzero(sizes == size)
+        usual, told = _combine([(one, own[rows], rest[drawn].mean(axis=1)) for one, own, rest in means])
+        p_values[rows] = conformal_p_values(usual[: len(rows)], usual[len(rows) :], tail="low")
+        for row, finding in zip(rows, told, strict=False):
+            findings[row] = finding
+    return p_values, findings
 
 
-def _make_group_judge(evidence: Evidence) -> Callable[[FloatArray], float]:
-    """Scores of a group -> p-value of their mean among the control's groups, or among random sets of records."""
-    control, labels = _control_scores(evidence)
-    if labels is not None:
-        codes = np.unique(labels, return_inverse=True)[1]
-        means = np.bincount(codes, weights=control) / np.bincount(codes)
-        return lambda own: float(conformal_p_values([own.mean()], means, tail=_tail(evidence))[0])
+def _combine(scored: list[tuple[Measurement, FloatArray, FloatArray]]) -> tuple[FloatArray, list[str]]:
+    """How usual each record's most unusual score is among all records, and what that score says of it.
 
-    @cache
-    def draw_sets(size: int) -> IndexArray:
-        rng, n_draws = np.random.default_rng(evidence.settings.seed), evidence.settings.n_permutations
-        return np.array([rng.choice(len(control) + size, size, replace=False) for _ in range(n_draws)])
-
-    def judge(own: FloatArray) -> float:
-        if len(own) == 1:
-            return float(conformal_p_values(own, control, tail=_tail(evidence))[0])
-        means = np.concatenate([control, own])[draw_sets(len(own))].mean(axis=1)
-        return float(conformal_p_values([own.mean()], means, tail=_tail(evidence))[0])
-
-    return judge
+    Ranks would not do: every contrast has a lowest and a highest record, however near the others, and any of them would
+    be as rare as a memorised record.
+    """
+    usual = np.full(len(scored[0][1]) + len(scored[0][2]), np.inf)
+    words: npt.NDArray[Any] = np.full(len(usual), "", dtype=object)
+    for one, forget, held_out in scored:
+        pooled = np.concatenate([forget, held_out])
+        distance = pooled - np.median(pooled)
+        below, above = _log_rarity(-distance), _log_rarity(distance)
+        is_low = (below <= above) | (one.contrast.record_tail == "low")
+        own = np.where(is_low, below, above) + (0.0 if one.contrast.record_tail == "low" else math.log(2))
+        is_rarer = own < usual
+        usual = np.where(is_rarer, own, usual)
+        words[is_rarer] = np.where(is_low, one.contrast.low, one.contrast.high)[is_rarer]
+    return usual, words.tolist()
 
 
-def _tail(evidence: Evidence) -> Literal["low", "both"]:
-    return "low" if evidence.has_oracle else "both"
+def _log_rarity(distance: FloatArray) -> FloatArray:
+    """Logarithm of the chance of so large a distance, by the Weibull tail through the 70% and 90% quantiles.
+
+    It makes contrasts with light and heavy tails comparable; p-values only need that it treats all records alike.
+    """
+    near, far = np.quantile(distance, [0.7, 0.9])
+    shape = 1.0
+    if near > TIE_SLACK and far > near * (1 + ROUNDING):
+        shape = min(8.0, math.log(math.log(0.1) / math.log(0.3)) / math.log(far / near))
+    rarity: FloatArray = math.log(0.1) * (np.maximum(distance, 0.0) / max(far, TIE_SLACK)) ** shape
+    return rarity
 
 
-def _name_findings(
-    evidence: Evidence, scores: FloatArray, middle: float, is_flagged: npt.NDArray[np.bool_]
-) -> list[str]:
-    if evidence.has_oracle:
-        return [FAR_FROM_ORACLE if flagged else ALIKE for flagged in is_flagged]
-    sides = np.where(scores < middle, APART, NEAR)
-    return [str(side) if flagged else ALIKE for side, flagged in zip(sides, is_flagged, strict=True)]
+def _name(told: list[str], q_values: FloatArray, alpha: float) -> list[str]:
+    return [
+        NOT_JUDGED if np.isnan(q) else words if q <= alpha else ALIKE for words, q in zip(told, q_values, strict=True)
+    ]

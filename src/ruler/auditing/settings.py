@@ -15,17 +15,22 @@ class AuditSettings:
 
     Args:
         alpha: Error rate of every test; intervals have level 1 - alpha.
-        margin: Largest distance of an AUC from 1/2 that still counts as erased: at 0.1, whoever sees the
-            representations tells a forget record from its control in at most 60 of 100 pairs.
+        margin: Largest distance of an AUC from 1/2 that still counts as erased: at 0.1, the contrast tells a forget
+            record from a held-out one in at most 60 of 100 pairs.
+        margin_chosen_by: Who chose the margin, and when; shown in the report. None if it is the default.
+        share_limit: Largest part of the original's contrast that may be left for a model to count as erased.
         power: Chance to see an effect, for the minimum detectable effect and the records needed.
-        n_permutations: Draws of the permutation and placebo tests; fewer where all can be counted.
-        n_bootstrap: Draws behind each interval.
-        seed: Of every draw: the same evidence and settings give the same report.
+        n_permutations: Labellings to begin with; near alpha more are drawn until the side is clear.
+        seed: Of the samples for ``n_reference`` and for plots. Permutations draw by the records' content, so that no
+            seed can be chosen for its verdict.
         align: Compare with the oracle after an orthogonal map: "auto" does so where models are not seed-paired.
-        n_plotted: Most values a distribution keeps for the plots.
+        match_labels: Compare forget with held-out records of the same labels, in the forget set's proportions. Strata
+            that the records carry are matched in any case.
+        least_similarity: Linear CKA of retain records to the oracle under which a model counts as damaged.
+        n_plotted: Most values that a distribution keeps for the plots.
         n_reference: Retain records that M4 ranks against, drawn at random (with replacement), for sets too large to
             search in themselves; None ranks against all. Forget and held-out records meet all retain records either
-            way, and the report states how far M4 can be off. Needs held-out records.
+            way, and the report states how far M4 can be off.
 
     Example:
         >>> AuditSettings(margin=0.05).alpha
@@ -34,28 +39,33 @@ class AuditSettings:
 
     alpha: float = 0.05
     margin: float = 0.1
+    margin_chosen_by: str | None = None
+    share_limit: float = 0.5
     power: float = 0.8
     n_permutations: int = 2000
-    n_bootstrap: int = 2000
     seed: int = 0
     align: Alignment = "auto"
+    match_labels: bool = False
+    least_similarity: float = 0.7
     n_plotted: int = 2000
     n_reference: int | None = None
 
     def __post_init__(self) -> None:
-        for name, ceiling in (("alpha", 0.5), ("margin", 0.5), ("power", 1.0)):
+        for name, ceiling in (
+            ("alpha", 0.5),
+            ("margin", 0.5),
+            ("power", 1.0),
+            ("share_limit", 1.0),
+            ("least_similarity", 1.0),
+        ):
             value = getattr(self, name)
             check_number(value, name, minimum=0, is_strict=True)
             if value >= ceiling:
-                raise InputError(
-                    f"{name} must be under {ceiling:g}; got {value!r}. The default is {_DEFAULTS[name]:g}."
-                )
-        for name, least in (("n_permutations", 99), ("n_bootstrap", 99), ("seed", 0), ("n_plotted", 10)):
+                default = AuditSettings.__dataclass_fields__[name].default
+                raise InputError(f"{name} must be under {ceiling:g}; got {value!r}. The default is {default:g}.")
+        for name, least in (("n_permutations", 99), ("seed", 0), ("n_plotted", 10)):
             check_number(getattr(self, name), name, minimum=least, is_whole=True)
         if self.n_reference is not None:
             check_number(self.n_reference, "n_reference", minimum=100, is_whole=True)
         if self.align not in ("auto", "never", "always"):
             raise InputError(f"align must be one of auto, never, always; got {self.align!r}.")
-
-
-_DEFAULTS = {"alpha": 0.05, "margin": 0.1, "power": 0.8}

@@ -1,121 +1,152 @@
-"""What the contrasts mean: residual, displaced, erased or inconclusive, for each metric and overall."""
+"""What the contrasts mean: residual, displaced, damaged, erased or inconclusive, and what would settle it."""
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
-from ruler.auditing.contrast import Measurement, take_interval
-from ruler.auditing.findings import Control, GuardFinding, MetricFinding, Verdict
+from ruler.auditing.evidence import Evidence
+from ruler.auditing.findings import Damage, GuardFinding, MetricVerdict, Verdict
+from ruler.auditing.measure import Measurement
 from ruler.auditing.settings import AuditSettings
-from ruler.core.types import FloatArray
-
-DECIDING = ("m2", "m4")
-"""Metrics with a part in the verdict: M1 is M2 without its baseline; M3 says where records went, not what is left."""
-
-RESIDUAL_SIDE = {"m2": -1, "m4": 1}
-"""The paper's reading of the sign, for want of the original: further from the oracle, or nearer to retain records."""
+from ruler.stats.auc import normal_quantile
+from ruler.stats.equivalence import count_needed
 
 UNTOUCHED = "identical_to_original"
 """The guard that rules erasure out: whatever cannot be seen of the records, nothing was done about them."""
 
-
-def can_show_erasure(name: str, control: Control) -> bool:
-    """Whether likeness to the control speaks for forgetting.
-
-    M4 among placebos does not: a model that remembers forget and retain records alike looks just so.
-
-    Example:
-        >>> can_show_erasure("m4", "held-out"), can_show_erasure("m4", "placebo")
-        (True, False)
-    """
-    return not (name == "m4" and control == "placebo")
+NO_CONTROL = "No held-out records were given, so there is nothing to compare the forget records with."
 
 
-def decide_metric(
-    name: str, found: Measurement, equivalence_p: float, settings: AuditSettings, control: Control = "held-out"
-) -> tuple[Verdict, str]:
-    """The verdict of one metric and the reason for it.
+def decide_metric(found: Measurement, settings: AuditSettings) -> tuple[MetricVerdict, str]:
+    """The verdict of one contrast that decides, and the reason for it.
 
-    Erased needs equivalence shown; residual and displaced need a difference shown; the rest is inconclusive. A
-    difference that is shown, and shown to be within the margin, is erased: the margin says what is too small to matter.
+    Residual and displaced need a difference that holds after correction for all contrasts. One that is shown to lie
+    within the margin is excused, unless most of the original's contrast is shown to be left. Erased needs place and
+    spread shown to be within the margin and, where the contrast was seen in the positive control, a small share left.
 
     Args:
-        name: "m2" or "m4".
-        found: The metric's contrast with its control.
-        equivalence_p: Of the two one-sided tests.
-        settings: Alpha and margin.
-        control: Whom the forget records were compared with.
+        found: The contrast with its control.
+        settings: Alpha, margin and share limit.
     """
-    is_different = found.contrast.p_value <= settings.alpha
-    if equivalence_p <= settings.alpha and not can_show_erasure(name, control):
-        return "inconclusive", (
-            "Forget and retain records are alike, but so they are in a model that remembers both: only held-out "
-            "records can show erasure by M4."
-        )
-    if equivalence_p <= settings.alpha:
-        seen = "a difference can be seen, yet it is" if is_different else "no difference is seen, and it is shown to be"
-        return "erased", f"Forget and control records: {seen} within the margin of {settings.margin:g} around AUC 0.5."
-    if not is_different:
+    if not found.strands:
+        return "inconclusive", NO_CONTROL
+    equivalence_p = found.show_equivalence(settings.margin)
+    is_within = equivalence_p <= settings.alpha
+    is_left = found.share is not None and found.share.lower > settings.share_limit
+    if found.adjusted_p_value <= settings.alpha and (is_left or not is_within):
+        return _trace(found, settings)
+    if not is_within:
         return "inconclusive", _explain_doubt(found, settings)
-    if found.original is None:
-        return _read_sign(name, found)
-    return _trace_to_original(found, settings)
+    within = f"Place and spread of the scores are shown to lie within the margin of {settings.margin:g} around AUC 0.5."
+    if found.share is not None and not found.share.upper < settings.share_limit:
+        return "inconclusive", (
+            f"{within} But up to {found.share.upper:.0%} of {_name_control(found)} contrast may be left, "
+            f"and at most {settings.share_limit:.0%} may."
+        )
+    return "erased", within
 
 
 def decide_overall(
-    metrics: Mapping[str, MetricFinding], guards: Sequence[GuardFinding], settings: AuditSettings
+    evidence: Evidence,
+    found: Mapping[str, Measurement],
+    verdicts: Mapping[str, tuple[MetricVerdict, str]],
+    guards: Sequence[GuardFinding],
+    damage: Damage | None,
+    n_flagged: int,
 ) -> tuple[Verdict, str]:
-    """The verdict of all deciding metrics together.
+    """The verdict of all deciding contrasts together.
 
-    Residual or displaced: at least one metric says so and its p-value holds after Holm's correction, which keeps the
-    chance of any false alarm at alpha. Erased: every metric that can show it says so (which needs no correction).
-    Residual goes before displaced. A model that is still the original is never erased.
+    Erased is a strong claim: an oracle, every deciding contrast within the margin, at least one that was seen in the
+    positive control, small shares left, no flagged record, a model that still works and was changed.
     """
     failed = [guard for guard in guards if guard.severity == "fail"]
     if failed:
         return "invalid", f"The evidence cannot carry a verdict: {failed[0].message}"
-    counted = {name: metrics[name] for name in DECIDING if name in metrics}
+    alarms = [(verdict, f"{found[name].contrast.title}: {reason}") for name, (verdict, reason) in verdicts.items()]
+    if damage is not None and damage.is_damaged:
+        return "damaged", damage.reason
+    if not evidence.has_held_out:
+        return "inconclusive", NO_CONTROL
+    blocking = [guard for guard in guards if guard.blocks]
+    if blocking:
+        return "inconclusive", blocking[0].message
     for verdict in ("residual", "displaced"):
-        for name, one in counted.items():
-            if one.verdict == verdict and one.adjusted_p_value <= settings.alpha:
-                return verdict, f"{name.upper()}: {one.reason}"
+        reasons = [reason for one, reason in alarms if one == verdict]
+        if reasons:
+            return verdict, reasons[0]
     untouched = [guard for guard in guards if guard.name == UNTOUCHED]
     if untouched:
         return "inconclusive", f"A model that was not changed cannot be cleared. {untouched[0].message}"
-    able = {name: one for name, one in counted.items() if can_show_erasure(name, one.control)}
-    if able and all(one.verdict == "erased" for one in able.values()):
-        names = " and ".join(name.upper() for name in able)
-        peers = "records that were never trained on" if "m4" in able else "retain records"
-        return "erased", f"By {names}, forget records are as {peers}, within the margin."
-    doubts = [f"{name.upper()}: {one.reason}" for name, one in counted.items() if one.verdict != "erased"]
-    return "inconclusive", " ".join(doubts)
+    doubts = [reason for one, reason in alarms if one != "erased"]
+    if not any(one.sensitivity is not None and one.sensitivity.is_seen for one in found.values()):
+        doubts.insert(0, _explain_blindness(evidence, found))
+    if not evidence.has_oracle:
+        doubts.insert(0, "Without an oracle no model is called erased.")
+    if n_flagged:
+        doubts.insert(
+            0,
+            f"{n_flagged} forget record{'s stand' if n_flagged > 1 else ' stands'} out from the held-out ones"
+            f"{', alone or with their group' if 'forget' in evidence.groups else ''}.",
+        )
+    if doubts:
+        return "inconclusive", " ".join(doubts[:3])
+    names = ", ".join(found[name].contrast.title.lower() for name in verdicts)
+    seen = [
+        one.contrast.title.lower() for one in found.values() if one.sensitivity is not None and one.sensitivity.is_seen
+    ]
+    return "erased", (
+        f"By {names}, forget records are like records that were never trained on, within the margin; "
+        f"{_name_control(next(one for one in found.values() if one.sensitivity and one.sensitivity.is_seen))} "
+        f"records could be told apart by {', '.join(seen)}."
+    )
 
 
-def adjust_deciding(metrics: Mapping[str, MetricFinding]) -> dict[str, MetricFinding]:
-    """Fill in Holm-adjusted p-values of the metrics that decide."""
-    counted = [name for name in DECIDING if name in metrics]
-    adjusted = holm([metrics[name].p_value for name in counted])
-    filled = {
-        name: replace(metrics[name], adjusted_p_value=float(p)) for name, p in zip(counted, adjusted, strict=True)
-    }
-    return {**metrics, **filled}
-
-
-def holm(p_values: npt.ArrayLike) -> FloatArray:
-    """Holm's step-down p-values: rejecting those at most alpha keeps the chance of any false rejection at alpha.
-
-    Example:
-        >>> holm([0.04, 0.03]).tolist(), holm([0.04, 0.01]).tolist()
-        ([0.06, 0.06], [0.04, 0.02])
-    """
-    raw = np.asarray(p_values, dtype=np.float64)
-    order = np.argsort(raw, kind="stable")
-    steps = raw[order] * np.arange(len(raw), 0, -1)
-    adjusted = np.empty_like(raw)
-    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(steps))
-    return adjusted
+def list_needs(
+    evidence: Evidence, found: Mapping[str, Measurement], guards: Sequence[GuardFinding], n_flagged: int
+) -> list[str]:
+    """What would settle an inconclusive verdict, the most useful first."""
+    settings = evidence.settings
+    n_forget = evidence.count_units("forget")
+    unit = "groups" if "forget" in evidence.groups else "records"
+    needs = [guard.cure for guard in guards if guard.blocks]
+    if not evidence.has_held_out:
+        needs.append(
+            f"Held-out {unit}: at least {max(2 * n_forget, 100)} that no model was trained on, drawn as the forget "
+            f"{unit} were, embedded with every model."
+        )
+    if not evidence.has_oracle:
+        needs.append("An oracle: the same model retrained without the forget records, from the original's seed.")
+    if any(guard.name == UNTOUCHED for guard in guards):
+        needs.append("The unlearned model: the one that was given is the original.")
+    is_blind = not any(one.sensitivity and one.sensitivity.is_seen for one in found.values())
+    too_much = any(one.share is not None and not one.share.upper < settings.share_limit for one in found.values())
+    if evidence.has_held_out and not evidence.has_original and (is_blind or too_much):
+        needs.append("The original model, so that it can be seen how well its forget records can be told apart.")
+    if evidence.has_held_out and is_blind:
+        if not evidence.has_losses:
+            needs.append("Losses of all records in every model (as `losses` beside the embeddings).")
+        if len(evidence.layers) == 1:
+            needs.append('Other layers: read them with layer="all".')
+        needs.append(f"More {unit}: nothing that training leaves could be seen with these.")
+    wanted = [
+        _count_wanted(one, settings, sum(one.contrast.decides for one in found.values()))
+        for one in found.values()
+        if one.contrast.decides and one.strands
+    ]
+    most = max((n for n in wanted if n is not None), default=0)
+    if evidence.has_held_out and most > n_forget:
+        per_forget = max(1.0, evidence.count_units("held_out") / n_forget)
+        needs.append(
+            f"About {most:,} forget {unit} with {math.ceil(per_forget * most):,} held-out ones (now {n_forget:,} with "
+            f"{evidence.count_units('held_out'):,}), or a wider margin that you can defend."
+        )
+    if n_flagged:
+        needs.append("Another round of unlearning for the records that stand out, or a reason why they should.")
+    if evidence.has_held_out and 5 * settings.alpha * (len(evidence.ids["held_out"]) + 1) < len(evidence.ids["forget"]):
+        n_held_out = math.ceil(len(evidence.ids["forget"]) / (5 * settings.alpha))
+        needs.append(f"At least {n_held_out:,} held-out records, to find as few as five memorised records one by one.")
+    return needs
 
 
 def read_by_paper(name: str, value: float) -> str:
@@ -125,44 +156,80 @@ def read_by_paper(name: str, value: float) -> str:
         >>> read_by_paper("m2", -0.001), read_by_paper("m4", 0.5)
         ('residual', 'erased')
     """
-    side = float(np.sign(value - (0.5 if name == "m4" else 0.0))) * RESIDUAL_SIDE[name]
-    return {1.0: "residual", -1.0: "displaced", 0.0: "erased"}[side]
+    null, side = {"m2": (0.0, -1), "m4": (0.5, 1)}[name]
+    return {1.0: "residual", -1.0: "displaced", 0.0: "erased"}[float(np.sign(value - null)) * side]
 
 
-def _read_sign(name: str, found: Measurement) -> tuple[Verdict, str]:
-    side = int(np.sign(found.contrast.effect - found.contrast.null_effect))
-    verdict: Verdict = "residual" if side == RESIDUAL_SIDE[name] else "displaced"
-    return verdict, (
-        f"{_describe(found)} The original model was not given, so that '{verdict}' is the paper's reading of the sign: "
-        "records memorised as exceptions can stand on the other side."
-    )
+def _count_wanted(found: Measurement, settings: AuditSettings, n_contrasts: int) -> int | None:
+    """Forget records that all claims of this contrast need, if they are true: the margin, and the share left."""
+    effect = found.place.effect
+    wanted = count_needed(effect, settings.margin, alpha=settings.alpha, power=settings.power, n_tests=2 * n_contrasts)
+    if found.share is None or found.sensitivity is None or found.share.upper < settings.share_limit:
+        return wanted
+    allowed = settings.share_limit * abs(found.sensitivity.effect - 0.5)
+    reach = (normal_quantile(1 - settings.alpha) + normal_quantile(settings.power)) * effect.error
+    if allowed == 0 or math.isnan(reach):
+        return wanted
+    by_share = math.ceil(effect.n_first * (reach * math.hypot(1, settings.share_limit) / allowed) ** 2)
+    return max(wanted or 0, by_share)
 
 
-def _trace_to_original(found: Measurement, settings: AuditSettings) -> tuple[Verdict, str]:
-    assert found.original is not None
-    assert found.draws.original is not None
-    now = found.contrast.effect - found.contrast.null_effect
-    before = found.original.effect - found.original.null_effect
-    if np.sign(now) != np.sign(before):
-        return "displaced", f"{_describe(found)} The original model's contrast lies on the other side: this one is new."
-    low, high = take_interval(found.draws.effect - found.draws.original, settings)
-    has_grown = low > 0 if now > 0 else high < 0
-    if has_grown and found.original.p_value > settings.alpha:
-        return "displaced", f"{_describe(found)} The original model does not show it: this contrast is new."
-    return "residual", f"{_describe(found)} It is the original model's own contrast (AUC {found.original.effect:.3f})."
+def _trace(found: Measurement, settings: AuditSettings) -> tuple[MetricVerdict, str]:
+    """A difference that was shown: the original's own, or a new one?"""
+    strand = found.strongest
+    effect = strand.effect
+    said = _describe(found)
+    if strand.before is None:
+        side = found.contrast.residual_side if strand.part == "place" else 0
+        verdict: MetricVerdict = "displaced" if side and np.sign(effect.value - 0.5) == -side else "residual"
+        return verdict, (
+            f"{said} The original model was not given, so that '{verdict}' is a reading of the side alone: records "
+            "memorised as exceptions can stand on the other one."
+        )
+    before = strand.effect_before
+    if np.sign(before.value - 0.5) != np.sign(effect.value - 0.5):
+        return "displaced", f"{said} The original model's contrast lies on the other side: this one is new."
+    is_old = abs(before.statistic) >= normal_quantile(1 - settings.alpha / 2)
+    if not is_old and strand.share(settings.alpha).lower > 1:
+        return (
+            "displaced",
+            f"{said} The original model does not show it (AUC {before.value:.3f}): this contrast is new.",
+        )
+    if not is_old and abs(effect.value - 0.5) > 2 * abs(before.value - 0.5):
+        return "displaced", f"{said} The original model hardly shows it (AUC {before.value:.3f}): this contrast is new."
+    return "residual", f"{said} It is the original model's own contrast (AUC {before.value:.3f})."
 
 
 def _describe(found: Measurement) -> str:
-    contrast = found.contrast
-    side = "above" if contrast.effect > contrast.null_effect else "below"
-    return f"Forget records lie {side} their control (AUC {contrast.effect:.3f}, p = {contrast.p_value:.4f})."
+    strand = found.strongest
+    where = f" at {strand.layer}" if strand.layer and found.contrast.is_by_layer else ""
+    p_value = f"p = {found.adjusted_p_value:.2g} for all contrasts"
+    if strand.part == "spread":
+        side = "scatter more" if strand.effect.value > 0.5 else "scatter less"
+        shown = f"AUC of distances {strand.effect.value:.3f}, {p_value}"
+        return f"Forget records {side} than held-out records{where} ({shown})."
+    side = "above" if strand.effect.value > 0.5 else "below"
+    return f"Forget records lie {side} held-out records{where} (AUC {strand.effect.value:.3f}, {p_value})."
 
 
 def _explain_doubt(found: Measurement, settings: AuditSettings) -> str:
-    contrast = found.contrast
-    if np.isnan(contrast.standard_error):
+    effect = found.strongest.effect
+    if math.isnan(effect.standard_error):
         return "One side holds a single record or group, which cannot show equivalence; no difference is seen."
     return (
-        f"No difference is seen (AUC {contrast.effect:.3f}, p = {contrast.p_value:.3f}), but one larger than the "
-        f"margin of {settings.margin:g} is not ruled out."
+        f"No difference is seen (p = {found.adjusted_p_value:.2g}), but one beyond the margin of {settings.margin:g} "
+        f"is not ruled out (AUC {effect.value:.3f}, standard error {effect.error:.3f})."
     )
+
+
+def _explain_blindness(evidence: Evidence, found: Mapping[str, Measurement]) -> str:
+    if evidence.has_original:
+        return "Nothing could be seen before unlearning either: no contrast tells the original's forget records apart."
+    if any(one.sensitivity is not None for one in found.values()):
+        return "No contrast tells records that the model was trained on from held-out ones, so none can clear it."
+    return "Whether any contrast sees what training leaves could not be tried."
+
+
+def _name_control(found: Measurement) -> str:
+    assert found.sensitivity is not None
+    return "the original's" if found.sensitivity.source == "original" else "known members'"

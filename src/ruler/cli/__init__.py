@@ -1,12 +1,18 @@
-"""The command line: one file a verb."""
+"""The command line: one file per verb."""
 
+import os
 import sys
+import tempfile
+import traceback
 
-from ruler.core.errors import MissingPackageError, RulerError
+from ruler.core.errors import RulerError
 from ruler.core.optional import load_optional
+from ruler.core.version import __version__
 
 _MISUSE = 2
+_OUR_FAULT = 70
 _INTERRUPTED = 130
+_LONGEST_REASON = 300
 
 
 def main() -> None:
@@ -14,19 +20,30 @@ def main() -> None:
     try:
         load_optional("typer", "the command line")
         load_optional("rich", "the command line")
-    except MissingPackageError as error:
-        sys.exit(_complain(error))
-    from ruler.cli.app import app
+        from ruler.cli.app import app
 
-    try:
         app()
     except RulerError as error:
-        sys.exit(_complain(error))
+        print(f"ruler: {error}", file=sys.stderr)
+        sys.exit(_MISUSE)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(_INTERRUPTED)
+    except Exception as error:
+        sys.exit(_admit(error))
 
 
-def _complain(error: Exception) -> int:
-    print(f"ruler: {error}", file=sys.stderr)
-    return _MISUSE
+def _admit(error: Exception) -> int:
+    """Say that the fault is RULER's, and keep the traceback in a file that can be sent along."""
+    reason = " ".join(str(error).split())[:_LONGEST_REASON].rstrip(".")
+    what = f"{type(error).__name__}: {reason}" if reason else type(error).__name__
+    try:
+        handle, path = tempfile.mkstemp(prefix="ruler-error-", suffix=".txt")
+        with os.fdopen(handle, "w", encoding="utf-8", errors="replace") as file:
+            file.write(f"ruler {__version__}, Python {sys.version}\n{' '.join(sys.argv)}\n")
+            file.writelines(traceback.format_exception(error))
+        advice = f"Report it with the file {path}, which holds the details."
+    except OSError:
+        advice = "Report it with this line and the command."
+    print(f"ruler: an error of RULER {__version__} itself, not of your data: {what}. {advice}", file=sys.stderr)
+    return _OUR_FAULT

@@ -19,7 +19,7 @@ app = typer.Typer(
     add_completion=False,
 )
 app.command(epilog="Example: ruler demo --out ruler-demo")(demo)
-app.command(epilog=audit_verb.EXAMPLE)(audit_verb.audit)
+app.command(cls=audit_verb.AuditCommand, epilog=audit_verb.EXAMPLE)(audit_verb.audit)
 app.command(epilog="Example: ruler bench --quick --json bench.json")(bench)
 app.command(cls=SpreadCommand, epilog=EXAMPLE)(reproduce)
 app.add_typer(data.app, name="data")

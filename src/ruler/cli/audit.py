@@ -1,15 +1,19 @@
-"""`ruler audit`: somebody's files or models to a verdict and a report."""
+"""`ruler audit`: somebody's embeddings or models -> a verdict, a report and an exit status."""
 
+import json
 import math
 import os
+import re
 import time
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from ruler.cli.executors import choose_cluster
 from ruler.core.errors import InputError
@@ -22,34 +26,61 @@ if TYPE_CHECKING:
     from ruler.neighbors.workers import Workers
 
 EXAMPLE = (
-    "Example: ruler audit --unlearned-forget u_forget.npy --unlearned-retain u_retain.npy "
-    "--oracle-forget o_forget.npy --oracle-retain o_retain.npy --out report, or: ruler audit audit.toml --out report"
+    "Example: ruler audit --unlearned unlearned --oracle oracle --original original --out report, "
+    "or: ruler audit audit.toml --out report"
 )
-_EXIT_OF = {"erased": 0, "inconclusive": 0, "residual": 1, "displaced": 1, "invalid": 2}
-_MODELS, _SIDES = ("unlearned", "oracle", "original"), ("forget", "retain", "held_out")
+_EXIT_OF = {"erased": 0, "residual": 1, "displaced": 1, "damaged": 1, "invalid": 2, "inconclusive": 3}
+_SIDES = ("forget", "retain", "held_out")
+_DEVICES = ("cpu", "cuda", "mps", "xpu")
+_OLD_OPTION = re.compile(r"--(unlearned|oracle|original)-(forget|retain|held-out)(=.*)?")
+
+
+class AuditCommand(TyperCommand):
+    """Tells users of the nine options that named one file each what to write instead."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Refuse the old options, then parse."""
+        for old in filter(None, map(_OLD_OPTION.fullmatch, args)):
+            model, side = old[1], old[2]
+            raise InputError(
+                f"embeddings must be given as --{model} DIR, one folder per model; got the old --{model}-{side}. "
+                f"Put the file into that folder as {side.replace('-', '_')}.npy (or .npz, .parquet, .safetensors, .pt)."
+            )
+        return super().parse_args(ctx, args)
 
 
 def audit(
     config: Annotated[
         Path | None, typer.Argument(help="TOML file that names models, checkpoints and data, or embeddings.")
     ] = None,
-    unlearned_forget: Annotated[Path | None, typer.Option(help="Forget records in the unlearned model.")] = None,
-    unlearned_retain: Annotated[Path | None, typer.Option(help="Retain records in the unlearned model.")] = None,
-    unlearned_held_out: Annotated[
-        Path | None, typer.Option(help="Records no model was trained on, in the unlearned model: the best control.")
+    unlearned: Annotated[
+        Path | None, typer.Option(help="Folder with the unlearned model's embeddings: forget.*, retain.*, held_out.*")
     ] = None,
-    oracle_forget: Annotated[
-        Path | None, typer.Option(help="Forget records in the oracle, a model never trained on them.")
+    oracle: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="<path>",
+            help="The same for a model never trained on the forget records; repeat it for several seeds.",
+        ),
     ] = None,
-    oracle_retain: Annotated[Path | None, typer.Option(help="Retain records in the oracle.")] = None,
-    oracle_held_out: Annotated[Path | None, typer.Option(help="Held-out records in the oracle.")] = None,
-    original_forget: Annotated[
-        Path | None, typer.Option(help="Forget records in the original, the model before unlearning.")
-    ] = None,
-    original_retain: Annotated[Path | None, typer.Option(help="Retain records in the original.")] = None,
-    original_held_out: Annotated[Path | None, typer.Option(help="Held-out records in the original.")] = None,
+    original: Annotated[Path | None, typer.Option(help="The same for the model before unlearning.")] = None,
     groups: Annotated[
         Path | None, typer.Option(help="Whose record it is: .csv or .parquet with a column group, .npy or .npz.")
+    ] = None,
+    alpha: Annotated[float | None, typer.Option(help="Error rate of every test, by default 0.05.")] = None,
+    margin: Annotated[
+        float | None, typer.Option(help="Largest distance of an AUC from 0.5 that counts as erased, by default 0.1.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Of every random draw, by default 0.")] = None,
+    layer: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="<str>",
+            help="With models in a TOML file: the layer to read; repeat it for several, or say all.",
+        ),
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option(help="Where models run and neighbours are searched, such as cuda.")
     ] = None,
     n_reference: Annotated[
         int | None,
@@ -58,16 +89,25 @@ def audit(
     executor: Annotated[
         str, typer.Option(help="Who searches neighbours: local, this process, or ray, a cluster (docs/cluster.md).")
     ] = "local",
-    job_cpus: Annotated[int | None, typer.Option(help="With ray: cores of a job, by default 1.")] = None,
-    job_gpus: Annotated[float | None, typer.Option(help="With ray: share of a GPU of a job, by default none.")] = None,
+    job_cpus: Annotated[int | None, typer.Option(help="With ray: cores per job, by default 1.")] = None,
+    job_gpus: Annotated[float | None, typer.Option(help="With ray: share of a GPU per job, by default none.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("ruler-audit-report"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON instead of the summary.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", help="Print nothing but errors; the report is still saved.")
+    ] = False,
+    allow_inconclusive: Annotated[
+        bool, typer.Option("--allow-inconclusive", help="End with 0, not 3, if the verdict is inconclusive.")
+    ] = False,
 ) -> None:
-    """Has a model forgotten? Compare its embeddings with controls, an oracle and the original.
+    """Has a model forgotten? Compare its forget records with held-out ones, an oracle and the original.
 
-    Embedding files (.npy .npz .parquet .safetensors .pt) hold the same records
-    in the same order for every model. Nothing in them is executed. A folder of
-    .npy, .parquet or .safetensors shards, sorted by name, is one matrix and may
-    be larger than memory; long audits say first what they will take.
+    A folder of embeddings holds forget.*, retain.* and, if you have them,
+    held_out.* (.npy .npz .parquet .safetensors .pt), the same records in the
+    same order for every model; a sub-folder of .npy, .parquet or .safetensors
+    shards is one matrix and may be larger than memory. Labels, losses, groups
+    and strata may be in the files or, for .npy, beside them, such as
+    forget_losses.npy. Nothing in them is executed.
 
     A TOML file may instead name models and data: transformers folders with a
     CSV of texts, a folder of images or a Hugging Face dataset on disk for each
@@ -77,100 +117,116 @@ def audit(
 
     docs/tutorial.md has a complete example of each.
 
-    Exit status: 0 no residual found, 1 residual or displaced, 2 misuse or
-    invalid evidence.
+    Exit status: 0 erased, 1 residual, displaced or damaged, 2 misuse or invalid
+    evidence, 3 inconclusive, 70 an error of RULER itself.
     """
     if out.exists() and not out.is_dir():
         raise InputError(f"--out must be a folder; got the file {out}. Choose another name.")
-    given = {
-        "unlearned_forget": unlearned_forget,
-        "unlearned_retain": unlearned_retain,
-        "unlearned_held_out": unlearned_held_out,
-        "oracle_forget": oracle_forget,
-        "oracle_retain": oracle_retain,
-        "oracle_held_out": oracle_held_out,
-        "original_forget": original_forget,
-        "original_retain": original_retain,
-        "original_held_out": original_held_out,
-    }
-    files = {name: path for name, path in given.items() if path is not None}
-    if config is None and not files:
+    if as_json and quiet:
+        raise InputError("--json must not be used with --quiet; got both. Leave one of them out.")
+    if config is not None and (unlearned or oracle or original or groups):
+        raise InputError(f"files must be named either in {config} or by options; got both. Leave one of them out.")
+    if config is None and unlearned is None:
         raise InputError(
-            "audit must be given a TOML file, or at least --unlearned-forget and --unlearned-retain; got nothing. "
+            "audit must be given a TOML file, or --unlearned and a folder of embeddings; got neither. "
             "See: ruler audit --help"
         )
+    if device is not None and device.partition(":")[0] not in _DEVICES:
+        raise InputError(f"--device must be one of {', '.join(_DEVICES)}; got {device!r}. Example: --device cuda:0")
+    given = {"alpha": alpha, "margin": margin, "seed": seed, "n_reference": n_reference}
+    options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     cluster = choose_cluster(executor, job_cpus=job_cpus, job_gpus=job_gpus)
-    with _searching(cluster, "cpu" if job_gpus is None else "cuda") as workers:
-        if config is None:
-            _check_pairs(files, _option)
-            report = _audit_files(files, groups, _make_settings(n_reference), workers)
-        elif files or groups or n_reference is not None:
-            raise InputError(f"files must be named either in {config} or by options; got both. Leave one of them out.")
+    with _searching(cluster, "cpu" if job_gpus is None else "cuda", device) as workers:
+        if config is not None:
+            report = _audit_config(config, options, layer, device, workers, quiet=quiet)
         else:
-            report = _audit_config(config, workers)
-    _tell(report, out)
+            if layer:
+                raise InputError(
+                    "--layer must be used with models in a TOML file; got embeddings, read at one layer. Leave it out."
+                )
+            from ruler.auditing.settings import AuditSettings
+
+            models = {"unlearned": unlearned, "oracle": oracle or None, "original": original}
+            report = _audit_folders(models, groups, AuditSettings(**options), workers, quiet=quiet)
+    _tell(report, out, as_json=as_json, quiet=quiet)
+    is_allowed = allow_inconclusive and report.verdict == "inconclusive"
+    raise typer.Exit(0 if is_allowed else _EXIT_OF[report.verdict])
 
 
 @contextmanager
-def _searching(cluster: "ClusterSettings | None", device: str) -> "Iterator[Workers | None]":
-    if cluster is None:
-        yield None
-        return
-    from ruler.experiment.executors.blocks import find_workers, search_on_ray
-    from ruler.experiment.executors.cluster import connect, list_needs
-    from ruler.neighbors.sharded import searching_by_blocks
+def _searching(cluster: "ClusterSettings | None", job_device: str, device: str | None) -> "Iterator[Workers | None]":
+    """Neighbours are searched here, on the device that was named, or by a cluster's workers."""
+    with ExitStack() as stack:
+        if cluster is None:
+            if device is not None:
+                from ruler.neighbors.search import searching_on
 
-    needs = list_needs(cluster, device)
-    with connect(max(os.cpu_count() or 1, cluster.job_cpus)) as ray:
+                stack.enter_context(searching_on(device))
+            yield None
+            return
+        from ruler.experiment.executors.blocks import find_workers, search_on_ray
+        from ruler.experiment.executors.cluster import connect, list_needs
+        from ruler.neighbors.sharded import searching_by_blocks
+
+        needs = list_needs(cluster, job_device)
+        ray = stack.enter_context(connect(max(os.cpu_count() or 1, cluster.job_cpus)))
         workers = find_workers(ray, needs)
-        with searching_by_blocks(search_on_ray(ray, needs), workers=workers):
-            yield workers
+        stack.enter_context(searching_by_blocks(search_on_ray(ray, needs), workers=workers))
+        yield workers
 
 
-def _audit_config(path: Path, workers: "Workers | None") -> "Report":
+def _audit_config(
+    path: Path,
+    options: dict[str, Any],
+    layers: list[str] | None,
+    device: str | None,
+    workers: "Workers | None",
+    *,
+    quiet: bool,
+) -> "Report":
     from ruler.cli.audit_config import read_config
 
     config = read_config(path)
-    settings, folder = config.make_settings(), path.parent
+    settings, folder = replace(config.make_settings(), **options), path.parent
     groups = None if config.groups is None else _locate(config.groups, folder)
     if config.embeddings is None:
-        return _audit_models(config, groups, settings, folder)
-    named = config.embeddings.model_dump(exclude_none=True)
-    _check_pairs(list(named), lambda name: f"embeddings.{name}")
-    return _audit_files({name: _locate(value, folder) for name, value in named.items()}, groups, settings, workers)
+        return _audit_models(config, groups, settings, folder, layers, device, quiet=quiet)
+    if layers:
+        raise InputError(f"--layer must be used with [models]; got [embeddings] in {path}. Leave it out.")
+    named = config.embeddings.model_dump(exclude={"strata"}, exclude_none=True)
+    folders = {name: _locate(value, folder) for name, value in named.items()}
+    return _audit_folders(folders, groups, settings, workers, strata=config.embeddings.strata, quiet=quiet)
 
 
-def _audit_files(
-    files: dict[str, Path], groups: Path | None, settings: "AuditSettings | None", workers: "Workers | None"
+def _audit_folders(
+    folders: Mapping[str, Any],
+    groups: Path | None,
+    settings: "AuditSettings",
+    workers: "Workers | None",
+    *,
+    strata: str | None = None,
+    quiet: bool,
 ) -> "Report":
     from ruler.auditing.audit import audit as audit_embeddings
     from ruler.cli.audit_records import load_groups
-    from ruler.embeddings import load_embeddings
+    from ruler.embeddings.folders import load_model_folder
 
-    sides = [side for side in _SIDES if f"unlearned_{side}" in files]
-    models: dict[str, Any] = {
-        model: tuple(load_embeddings(files[f"{model}_{side}"]) for side in sides)
-        for model in _MODELS
-        if f"{model}_forget" in files
-    }
+    load = partial(load_model_folder, strata=strata)
+    models: dict[str, Any] = {name: _each(load, place) for name, place in folders.items() if place is not None}
     labels = None if groups is None else load_groups(groups)
-    with _planned(models, settings, workers):
-        report = audit_embeddings(models.pop("unlearned"), **models, groups=labels, settings=settings)
-    return _note_files(report, files if groups is None else {**files, "groups": groups})
-
-
-def _make_settings(n_reference: int | None) -> "AuditSettings":
-    from ruler.auditing.settings import AuditSettings
-
-    return AuditSettings(n_reference=n_reference)
+    with _planned(models, settings, workers, quiet=quiet):
+        report = audit_embeddings(**models, groups=labels, settings=settings)
+    return _note_files(report, {**folders, "groups": groups})
 
 
 @contextmanager
-def _planned(models: dict[str, Any], settings: "AuditSettings | None", workers: "Workers | None") -> Iterator[None]:
+def _planned(
+    models: dict[str, Any], settings: "AuditSettings", workers: "Workers | None", *, quiet: bool
+) -> Iterator[None]:
     """Around a long audit: what it will take, before it starts, and what it took."""
     from ruler.auditing.plan import is_worth_planning, plan_audit
 
-    if not is_worth_planning(models["unlearned"]):
+    if quiet or not is_worth_planning(models["unlearned"]):
         yield
         return
     plan = plan_audit(**models, settings=settings, workers=workers)
@@ -182,90 +238,95 @@ def _planned(models: dict[str, Any], settings: "AuditSettings | None", workers: 
     typer.echo(f"took: {took_s / 60:.3g} min{share}\n", err=True)
 
 
-def _check_pairs(files: Collection[str], spell: Callable[[str], str]) -> None:
-    """Every model with forget and retain records, all with held-out ones or none; ``spell`` names what is missing."""
-    given = [model for model in _MODELS if model == "unlearned" or any(name.startswith(model) for name in files)]
-    has_held_out = any(name.endswith("held_out") for name in files)
-    needed = [f"{model}_{side}" for model in given for side in _SIDES if side != "held_out" or has_held_out]
-    missing = [name for name in needed if name not in files]
-    if missing:
-        raise InputError(
-            f"embeddings must come in pairs: every model with forget and retain records, and all with held-out ones or "
-            f"none; {spell(missing[0])} is missing. Give it, or leave out what goes with it."
-        )
-
-
-def _audit_models(config: "AuditConfig", groups: Path | None, settings: "AuditSettings", folder: Path) -> "Report":
-    from ruler.auditing.models import examine_models
+def _audit_models(
+    config: "AuditConfig",
+    groups: Path | None,
+    settings: "AuditSettings",
+    folder: Path,
+    layers: list[str] | None,
+    device: str | None,
+    *,
+    quiet: bool,
+) -> "Report":
+    from ruler.auditing.models import audit_models
     from ruler.cli.audit_folders import FolderRecords, load_folder
     from ruler.cli.audit_models import find_factory, importable, load_model
     from ruler.cli.audit_records import load_groups, load_records
 
     assert config.models is not None
-    named = {name: getattr(config.models, name) for name in _MODELS}
-    checkpoints = {name: _locate(value, folder) for name, value in named.items() if value is not None}
+    assert config.data is not None
+    named = config.models.model_dump(include={"unlearned", "oracle", "original"}, exclude_none=True)
+    checkpoints = {name: _locate(value, folder) for name, value in named.items()}
     labels = None if groups is None else load_groups(groups)
     with importable(folder):  # also while models run: their code may import late
         if config.models.factory is None:
-            models = {name: load_folder(path, name) for name, path in checkpoints.items()}
-            load_side = FolderRecords(checkpoints["unlearned"], models["unlearned"]).load
+            models = {name: _each(partial(load_folder, name=name), path) for name, path in checkpoints.items()}
+            columns = {"label": config.data.label, "strata": config.data.strata}
+            load_side = FolderRecords(checkpoints["unlearned"], models["unlearned"], columns).load
         else:
             factory = find_factory(config.models.factory, "models.factory")
-            models = {name: load_model(factory, path, name) for name, path in checkpoints.items()}
+            models = {name: _each(partial(load_model, factory, name=name), path) for name, path in checkpoints.items()}
             load_side = load_records
-        records, found = _read_data(config, folder, load_side)
+        files = {side: getattr(config.data, side) for side in _SIDES}
+        paths = {side: _locate(name, folder) for side, name in files.items() if name is not None}
+        if config.data.factory is None:
+            records = {side: load_side(path) for side, path in paths.items()}
+        else:
+            records = _check_records(find_factory(config.data.factory, "data.factory")())
+        found = records.pop("groups", None)
         if found is not None and labels is not None:
             raise InputError("groups must come from data.factory or from a file; got both. Leave one of them out.")
-        report = examine_models(
-            models,
-            records,
-            layer=config.models.layer,
+        chosen = layers or config.models.layer
+        report = audit_models(
+            **models,
+            **records,
+            layer=chosen[0] if isinstance(chosen, list) and len(chosen) == 1 else chosen,
             groups=labels if found is None else found,
+            device=device,
+            progress=not quiet,
             settings=settings,
-            progress=True,
         )
-    return _note_files(report, checkpoints)
+    return _note_files(report, {**checkpoints, **paths, "groups": groups})
 
 
-def _read_data(config: "AuditConfig", folder: Path, load_side: Callable[[Path], Any]) -> tuple[dict[Any, Any], Any]:
-    """Records by side, and groups where the data's own function gives them."""
-    from ruler.cli.audit_models import find_factory
-
-    assert config.data is not None
-    if config.data.factory is None:
-        named = {"forget": config.data.forget, "retain": config.data.retain, "test": config.data.test}
-        content = {side: load_side(_locate(name, folder)) for side, name in named.items() if name is not None}
-    else:
-        content = find_factory(config.data.factory, "data.factory")()
-    known = {"forget", "retain", "test", "groups"}
-    if not isinstance(content, dict) or not {"forget", "retain"} <= content.keys() <= known:
-        got = ", ".join(map(str, content)) if isinstance(content, dict) else type(content).__name__
-        raise InputError(
-            f"data.factory must return a dict with forget and retain, and perhaps test and groups; got {got}."
-        )
-    sides = {"forget": "forget", "retain": "retain", "held_out": "test"}
-    records = {side: content[key] for side, key in sides.items() if content.get(key) is not None}
-    return records, content.get("groups")
+def _each(load: Callable[[Path], Any], place: Any) -> Any:
+    """One model, or one per path of a list."""
+    return [load(one) for one in place] if isinstance(place, list) else load(place)
 
 
-def _locate(name: str, folder: Path) -> Path:
-    return folder / Path(name).expanduser()
+def _check_records(content: Any) -> dict[str, Any]:
+    """What data.factory returned, by side, without sides that are None."""
+    rule = "data.factory must return a dict with forget and retain, and perhaps held_out and groups"
+    if not isinstance(content, dict):
+        raise InputError(f"{rule}; got {type(content).__name__}.")
+    if "test" in content:
+        raise InputError(f"{rule}; got test. Rename it to held_out.")
+    if not {"forget", "retain"} <= content.keys() <= {*_SIDES, "groups"}:
+        raise InputError(f"{rule}; got {', '.join(map(str, content))}.")
+    return {name: value for name, value in content.items() if value is not None}
 
 
-def _option(name: str) -> str:
-    return "--" + name.replace("_", "-")
+def _locate(name: str | list[str], folder: Path) -> Any:
+    return [_locate(one, folder) for one in name] if isinstance(name, list) else folder / Path(name).expanduser()
 
 
-def _note_files(report: "Report", files: dict[str, Path]) -> "Report":
-    noted = {name: str(path) for name, path in files.items()}
+def _note_files(report: "Report", files: Mapping[str, Path | Sequence[Path] | None]) -> "Report":
+    noted: dict[str, str] = {}
+    for name, place in files.items():
+        if isinstance(place, Path):
+            noted[name] = str(place)
+        for number, one in enumerate(place if isinstance(place, list) else [], 1):
+            noted[name if number == 1 else f"{name} {number}"] = str(one)
     return replace(report, provenance={**report.provenance, "files": noted})
 
 
-def _tell(report: "Report", out: Path) -> None:
+def _tell(report: "Report", out: Path, *, as_json: bool, quiet: bool) -> None:
     try:
         folder = report.save(out)
     except OSError as error:
         raise InputError(f"--out must be a folder that can be written; got {out} ({error.strerror}).") from error
-    typer.echo(str(report))
-    typer.echo(f"\nreport: {folder / 'report.html'}")
-    raise typer.Exit(_EXIT_OF[report.verdict])
+    if as_json:
+        typer.echo(json.dumps(report.to_dict(), indent=2, ensure_ascii=False))
+    elif not quiet:
+        typer.echo(str(report))
+        typer.echo(f"\nreport: {folder / 'report.html'}")

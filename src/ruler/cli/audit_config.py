@@ -1,6 +1,7 @@
 """The TOML file of `ruler audit`: which models or embeddings, which records, which settings."""
 
 import difflib
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from ruler.core.errors import FileFormatError
 
 _STRICT = ConfigDict(extra="forbid", strict=True)
 _LARGEST_BYTES = 1 << 20
+_OLD_EMBEDDINGS = re.compile(r"(unlearned|oracle|original)_(forget|retain|held_out)")
 
 
 class ModelsTable(BaseModel):
@@ -20,34 +22,34 @@ class ModelsTable(BaseModel):
     model_config = _STRICT
     factory: str | None = None
     unlearned: str
-    oracle: str | None = None
+    oracle: str | list[str] | None = None
     original: str | None = None
-    layer: str | None = None
+    layer: str | list[str] | None = None
 
 
 class DataTable(BaseModel):
-    """``[data]``: a function that returns the records, or a file (or a folder of images) for each side."""
+    """``[data]``: a function that returns the records, or a file (or a folder of images) for each side.
+
+    ``label`` and ``strata`` name columns of tables of texts, where these are not called so.
+    """
 
     model_config = _STRICT
     factory: str | None = None
     forget: str | None = None
     retain: str | None = None
-    test: str | None = None
+    held_out: str | None = None
+    label: str | None = None
+    strata: str | None = None
 
 
 class EmbeddingsTable(BaseModel):
-    """``[embeddings]``: a file for each model and side, named as the options of `ruler audit` are."""
+    """``[embeddings]``: a folder for each model, and the column that serves as strata, for `load_model_folder`."""
 
     model_config = _STRICT
-    unlearned_forget: str | None = None
-    unlearned_retain: str | None = None
-    unlearned_held_out: str | None = None
-    oracle_forget: str | None = None
-    oracle_retain: str | None = None
-    oracle_held_out: str | None = None
-    original_forget: str | None = None
-    original_retain: str | None = None
-    original_held_out: str | None = None
+    unlearned: str
+    oracle: str | list[str] | None = None
+    original: str | None = None
+    strata: str | None = None
 
 
 _SETTINGS: Any = {name: (kind, None) for name, kind in AuditSettings.__annotations__.items()}
@@ -104,14 +106,15 @@ def read_config(path: Path) -> AuditConfig:
 def _read_text(path: Path) -> str:
     if not path.is_file():
         found = "a folder" if path.is_dir() else "nothing there"
-        raise FileFormatError(f"{path} must be a TOML file; got {found}. Check the path.")
+        advice = "Folders of embeddings go into --unlearned and --oracle." if path.is_dir() else "Check the path."
+        raise FileFormatError(f"{path} must be a TOML file; got {found}. {advice}")
     if path.stat().st_size > _LARGEST_BYTES:
         raise FileFormatError(f"{path} must be under 1 MiB; got {path.stat().st_size:,} bytes. Give the TOML file.")
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise FileFormatError(
-            f"{path} must be TOML in UTF-8; got other bytes. Embedding files go into options: see ruler audit --help"
+            f"{path} must be TOML in UTF-8; got other bytes. Embeddings go into --unlearned and --oracle, as folders."
         ) from error
 
 
@@ -122,36 +125,40 @@ def _check_tables(config: AuditConfig, path: Path) -> None:
         raise FileFormatError(f"{path} must have either [embeddings] or [models] with [data]; got {found}.")
     if has_models != (config.data is not None):
         raise FileFormatError(f"{path} must have [data] with [models], and only then. Say which records to embed.")
-    if config.data is not None:
-        _check_data(config.data, path)
-
-
-def _check_data(data: DataTable, path: Path) -> None:
+    data = config.data
+    if data is None:
+        return
     has_files = bool(data.forget and data.retain)
-    is_mixed = data.factory is not None and any((data.forget, data.retain, data.test))
+    is_mixed = data.factory is not None and any((data.forget, data.retain, data.held_out, data.label, data.strata))
     if is_mixed or (data.factory is None and not has_files):
         raise FileFormatError(
-            f"{path} must have in [data] either factory, or the files forget and retain (and test, if there is one)."
+            f"{path} must have in [data] either factory, or the files forget and retain (and held_out, if you have it)."
         )
 
 
 def _explain(error: ValidationError, path: Path) -> str:
-    first = error.errors(include_url=False, include_input=False)[0]
+    problems = error.errors(include_url=False, include_input=False)
+    first = next((one for one in problems if one["type"] == "extra_forbidden"), problems[0])  # the likelier cause
     place = ".".join(map(str, first["loc"]))
     if first["type"] != "extra_forbidden":
         return f"{path} must hold sound values; got {place}: {first['msg']}."
     table, key = first["loc"][:-1], str(first["loc"][-1])
-    near = difflib.get_close_matches(key, _known_keys(table), n=1)
-    advice = f"Did you mean {near[0]!r}?" if near else f"Known are {', '.join(_known_keys(table))}."
+    known = list(_TABLES[table].model_fields)
+    near = difflib.get_close_matches(key, known, n=1)
+    old = _OLD_EMBEDDINGS.fullmatch(key) if table == ("embeddings",) else None
+    if old:
+        advice = f'Write {old[1]} = "DIR", a folder that holds {old[2]}.* and the other sides.'
+    elif table == ("data",) and key == "test":
+        advice = "Write held_out: the records that no model was trained on."
+    else:
+        advice = f"Did you mean {near[0]!r}?" if near else f"Known are {', '.join(known)}."
     return f"{path} must have known keys only; got {place!r}. {advice}"
 
 
-def _known_keys(table: tuple[int | str, ...]) -> list[str]:
-    tables: dict[tuple[int | str, ...], Any] = {
-        (): AuditConfig,
-        ("models",): ModelsTable,
-        ("data",): DataTable,
-        ("embeddings",): EmbeddingsTable,
-        ("settings",): SettingsTable,
-    }
-    return list(tables[table].model_fields)
+_TABLES: dict[tuple[int | str, ...], Any] = {
+    (): AuditConfig,
+    ("models",): ModelsTable,
+    ("data",): DataTable,
+    ("embeddings",): EmbeddingsTable,
+    ("settings",): SettingsTable,
+}

@@ -1,9 +1,10 @@
 """Folders that `save_pretrained` wrote, and files of texts or images -> models and what they are fed."""
 
 import csv
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -52,20 +53,24 @@ class FolderRecords:
     Args:
         folder: Of the model.
         model: As `load_folder` gives it.
+        columns: What tables of texts call ``label`` and ``strata``, where they call them otherwise.
     """
 
     folder: Path
     model: Any
+    columns: Mapping[str, str | None] = field(default_factory=dict)
 
     def load(self, path: Path) -> Any:
         """Records of one side, as `embed` takes them. Texts longer than the model reads are cut.
 
         Args:
-            path: ``.csv`` with a column ``text`` and, if known, ``label`` (a number or the name of a class) and ``id``.
-                A folder of PNG and JPEG images, in subfolders named as the classes if those are known. A Hugging Face
+            path: ``.csv`` or ``.jsonl`` with a column ``text`` and, if known, ``label`` (a number or the name of a
+                class), ``id``, ``group`` (whose record it is) and ``strata`` (what to match held-out records on). A
+                folder of PNG and JPEG images, in subfolders named as the classes if those are known. A Hugging Face
                 dataset saved on disk, in one part, with a column of images or ``text`` and, if known, ``label`` and
-                ``id``. Or ``.npy``, or ``.npz`` with ``inputs`` and, if known, ``labels`` and ``ids``: images
-                (n, height, width, channels) of uint8 are prepared, other numbers are fed as they are.
+                ``id``. Or ``.npy``, or ``.npz`` with ``inputs`` and, if known, ``labels``, ``ids``, ``groups`` and
+                ``strata``: images (n, height, width, channels) of uint8 are prepared, other numbers are fed as they
+                are.
 
         Raises:
             InputError: A folder without images, or a dataset without the column that the model reads.
@@ -78,24 +83,18 @@ class FolderRecords:
             return self._load_dataset(path) if is_dataset_folder(path) else self._load_image_folder(path)
         if not path.exists():
             raise FileFormatError(f"{path} must be a file or folder of records; got nothing there. Check the path.")
-        if path.suffix.lower() == ".csv":
-            return read_safely(self._load_csv, path)
+        if path.suffix.lower() in (".csv", ".jsonl"):
+            return self._encode_texts(read_safely(_read_table, path), path)
         if path.suffix.lower() not in (".npy", ".npz"):
             raise FileFormatError(
-                f"{path} must be a .csv file of texts, a folder of images, a Hugging Face dataset saved on disk, or a "
-                f".npy or .npz file of inputs; got {path.suffix or 'no ending'!r}."
+                f"{path} must be a .csv or .jsonl file of texts, a folder of images, a Hugging Face dataset saved on "
+                f"disk, or a .npy or .npz file of inputs; got {path.suffix or 'no ending'!r}."
             )
         arrays = load_arrays(path)
         inputs = arrays["inputs"]
         if inputs.dtype == np.uint8 and inputs.ndim == 4:
             inputs = self._prepare_images(inputs, n_images=len(inputs))
-        beside = {key: arrays[name] for key, name in (("labels", "labels"), ("id", "ids")) if name in arrays}
-        return {self.model.main_input_name: inputs, **beside}
-
-    def _load_csv(self, path: Path) -> list[dict[str, Any]]:
-        with path.open(newline="", encoding="utf-8-sig") as stream, _long_fields(path):
-            rows: list[dict[str, Any]] = list(csv.DictReader(stream, strict=True))
-        return self._encode_texts(rows, path)
+        return {self.model.main_input_name: inputs, **{name: arrays[name] for name in arrays if name != "inputs"}}
 
     def _load_dataset(self, folder: Path) -> Any:
         from ruler.data.huggingface import read_records
@@ -122,15 +121,22 @@ class FolderRecords:
         from ruler.models.pretrained import load_tokenizer
 
         _check_texts(rows, path)
+        for name, column in self.columns.items():
+            if column is not None and column not in rows[0]:
+                raise FileFormatError(
+                    f"{path} must have the column {column!r}, as data.{name} says; got {', '.join(map(str, rows[0]))}."
+                )
+        label, strata = self.columns.get("label") or "label", self.columns.get("strata") or "strata"
         tokenizer = load_tokenizer(self.folder)
         longest = min(tokenizer.model_max_length, self._count_positions())
         encoding = tokenizer([row["text"] for row in rows], truncation=True, max_length=longest)
         records = [{key: column[place] for key, column in encoding.items()} for place in range(len(rows))]
         for record, row in zip(records, rows, strict=True):
-            if "label" in row:
-                record["labels"] = self._find_class(row["label"] or "", path)
-            if "id" in row:
-                record["id"] = row["id"]
+            if label in row:
+                record["labels"] = self._find_class("" if row[label] is None else str(row[label]), path)
+            for key, column in (("id", "id"), ("group", "group"), ("strata", strata)):
+                if column in row:
+                    record[key] = row[column]
         return records
 
     def _count_positions(self) -> int:
@@ -152,8 +158,8 @@ class FolderRecords:
         outside = [place.name for place in places if len(place.parts) == 1]
         if has_classes and outside:
             raise FileFormatError(
-                f"{folder} must hold its images either all in subfolders, one a class, or all directly; got both, such "
-                f"as {outside[0]} beside subfolders. Move them."
+                f"{folder} must hold its images either all in subfolders, one per class, or all directly; got both, "
+                f"such as {outside[0]} beside subfolders. Move them."
             )
         records = {
             self.model.main_input_name: self._prepare_images(images, n_images=len(paths)),
@@ -192,6 +198,18 @@ class FolderRecords:
             ) from error
         values: npt.NDArray[np.float32] = np.asarray(prepared[self.model.main_input_name][0], dtype=np.float32)
         return values
+
+
+def _read_table(path: Path) -> list[dict[str, Any]]:
+    """The rows of a CSV file with a header, or of a file with one JSON object per line."""
+    with path.open(newline="", encoding="utf-8-sig") as stream, _long_fields(path):
+        if path.suffix.lower() == ".csv":
+            return list(csv.DictReader(stream, strict=True))
+        rows = [json.loads(line) for line in stream if line.strip()]
+    odd = next((number for number, row in enumerate(rows, 1) if not isinstance(row, dict)), None)
+    if odd is not None:
+        raise FileFormatError(f"{path} must hold one JSON object per line; got another value in line {odd}.")
+    return rows
 
 
 @contextmanager

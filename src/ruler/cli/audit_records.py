@@ -15,15 +15,16 @@ from ruler.embeddings.formats.entries import check_unfolded_size
 
 T = TypeVar("T")
 _SIDES = ("forget", "retain", "held_out")
+_ARRAYS = {"inputs", "labels", "ids", "groups", "strata"}
 _LONGEST_REASON = 300
 
 
 def load_groups(path: Path) -> Any:
-    """A label a forget record, or by side: whose record is it?
+    """One label per forget record, or by side: whose record is it?
 
     Args:
         path: ``.csv`` or ``.parquet`` with a column ``group`` (or one column only) and, for several sides, a column
-            ``side``; ``.npy`` with one label a forget record; ``.npz`` with ``forget``, ``retain``, ``held_out``.
+            ``side``; ``.npy`` with one label per forget record; ``.npz`` with ``forget``, ``retain``, ``held_out``.
 
     Returns:
         (n,) labels of the forget records, or a dict of them by side.
@@ -44,23 +45,25 @@ def load_groups(path: Path) -> Any:
 
 
 def load_records(path: Path) -> Any:
-    """Inputs of a model, with labels and ids if the file has them, as `embed` takes them.
+    """Inputs of a model, with what else the file says of the records, as `embed` takes them.
 
     Args:
-        path: ``.npy`` with the inputs (n, ...), or ``.npz`` with ``inputs`` and, if known, ``labels`` and ``ids``.
+        path: ``.npy`` with the inputs (n, ...), or ``.npz`` with ``inputs`` and, if known, ``labels``, ``ids``,
+            ``groups`` and ``strata``.
 
     Raises:
         FileFormatError: Another ending, unknown or missing arrays, or a file that cannot be read safely.
     """
     arrays = load_arrays(path)
     parts = tuple(arrays[name] for name in ("inputs", "labels") if name in arrays)
-    if "ids" in arrays:
-        return NamedRecords(parts, arrays["ids"])
+    beside = {name: arrays[name] for name in ("ids", "groups", "strata") if name in arrays}
+    if beside:
+        return NamedRecords(parts, **beside)
     return parts if len(parts) > 1 else parts[0]
 
 
 def load_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
-    """The array ``inputs`` of a file and, where it has them, ``labels`` and ``ids``.
+    """The array ``inputs`` of a file and, where it has them, ``labels``, ``ids``, ``groups`` and ``strata``.
 
     Args:
         path: As `load_records` takes it.
@@ -74,23 +77,30 @@ def load_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
     if path.suffix.lower() != ".npz":
         raise FileFormatError(f"{path} must be a .npy or .npz file of inputs; got {path.suffix or 'no ending'!r}.")
     arrays = read_safely(_load_npz, path)
-    if "inputs" not in arrays or not arrays.keys() <= {"inputs", "labels", "ids"}:
+    if "inputs" not in arrays or not arrays.keys() <= _ARRAYS:
         raise FileFormatError(
-            f"{path} must hold the array inputs and at most labels and ids beside it; got {', '.join(arrays)}."
+            f"{path} must hold the array inputs and at most labels, ids, groups and strata beside it; got "
+            f"{', '.join(arrays)}."
         )
     if len({len(array) for array in arrays.values() if array.ndim}) != 1 or not all(a.ndim for a in arrays.values()):
-        raise FileFormatError(f"{path} must hold as many labels and ids as inputs, one a record.")
+        raise FileFormatError(f"{path} must hold as many labels, ids, groups and strata as inputs.")
     return arrays
 
 
 class NamedRecords:
-    """Records with ids, as a Dataset that `embed` reads."""
+    """Records with ids, groups or strata, as a Dataset that `embed` reads."""
 
-    def __init__(self, parts: tuple[npt.NDArray[Any], ...], ids: npt.NDArray[Any]) -> None:
-        self._parts, self.ids = parts, ids
+    def __init__(
+        self,
+        parts: tuple[npt.NDArray[Any], ...],
+        ids: npt.NDArray[Any] | None = None,
+        groups: npt.NDArray[Any] | None = None,
+        strata: npt.NDArray[Any] | None = None,
+    ) -> None:
+        self._parts, self.ids, self.groups, self.strata = parts, ids, groups, strata
 
     def __len__(self) -> int:
-        return len(self.ids)
+        return len(self._parts[0])
 
     def __getitem__(self, row: int) -> Any:
         record = tuple(part[row] for part in self._parts)
@@ -135,7 +145,7 @@ def _read_csv(path: Path) -> Any:
     with path.open(newline="", encoding="utf-8-sig") as stream:
         rows = [row for row in csv.reader(stream) if row]
     if not rows:
-        raise FileFormatError(f"{path} must hold one group a record; got an empty file.")
+        raise FileFormatError(f"{path} must hold one group per record; got an empty file.")
     if "group" not in rows[0] and len(rows[0]) == 1:
         return _check_labels(np.array([row[0] for row in rows]), path)
     header = {name: place for place, name in enumerate(rows[0])}
@@ -169,7 +179,7 @@ def _check_labels(labels: npt.NDArray[Any], path: Path) -> npt.NDArray[Any]:
     is_text = labels.dtype.kind == "U"
     if labels.ndim != 1 or not (is_text or labels.dtype.kind in "iu") or (is_text and (labels == "").any()):
         raise FileFormatError(
-            f"{path} must hold one group a record, as whole numbers or text, none missing; got {labels.dtype}, "
+            f"{path} must hold one group per record, as whole numbers or text, none missing; got {labels.dtype}, "
             f"shape {labels.shape}. Fill in the missing ones."
         )
     return np.array(labels)

@@ -15,7 +15,6 @@ from rich.console import Console
 from typer.core import TyperCommand
 
 from ruler.cli.executors import choose_cluster
-from ruler.experiment.diagnostic.verdict import judge
 from ruler.experiment.run import (
     RESULTS_FILE,
     Progress,
@@ -121,7 +120,6 @@ def reproduce(
         n_jobs=jobs,
         device=device,
         checkpoints=checkpoints,
-        judge=judge,
         language_model=language_model,
         cluster=cluster,
     )

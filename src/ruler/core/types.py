@@ -21,6 +21,11 @@ class Embeddings:
         ids: (n,) names of the records; 0..n-1 when not given.
         layer: Where in the model the rows were read, if known.
         columns: (p,) names of the columns of values, as a table has them; kept as a tuple of text.
+        labels: (n,) what the records are labelled, or None.
+        losses: (n,) the model's loss on each record, finite, or None.
+        groups: (n,) whose record it is (a person, a document), or None.
+        strata: (n,) what forget and held-out records are to be matched on (an age band, a source, a month), or None.
+        features: (n, d) numbers that describe the records apart from any model, such as a table's inputs, or None.
 
     Example:
         >>> Embeddings(np.eye(2), ids=["ann", "bob"]).ids.tolist()
@@ -31,23 +36,52 @@ class Embeddings:
     ids: Any = None
     layer: str | None = None
     columns: Any = None
+    labels: Any = None
+    losses: Any = None
+    groups: Any = None
+    strata: Any = None
+    features: Any = None
 
     def __post_init__(self) -> None:
         ids = np.arange(len(self.values)) if self.ids is None else np.asarray(self.ids)
         if ids.shape != (len(self.values),):
             raise InputError(
-                f"ids must be one name a row, shape ({len(self.values)},); got shape {ids.shape}. "
+                f"ids must be one name per row, shape ({len(self.values)},); got shape {ids.shape}. "
                 "Give as many ids as there are embedding rows."
             )
         object.__setattr__(self, "ids", ids)
+        for name in ("labels", "losses", "groups", "strata", "features"):
+            self._check_beside(name)
         if self.columns is not None:
             columns = tuple(str(name) for name in self.columns)
             if self.values.shape[1:] != (len(columns),):
                 raise InputError(
-                    f"columns must be one name a column of values, whose shape is {self.values.shape}; "
+                    f"columns must be one name per column of values, whose shape is {self.values.shape}; "
                     f"got {len(columns)}. Give as many names as there are columns."
                 )
             object.__setattr__(self, "columns", columns)
+
+    def _check_beside(self, name: str) -> None:
+        """One entry per record of what stands beside the rows; losses and features as finite numbers."""
+        if getattr(self, name) is None:
+            return
+        array = np.asarray(getattr(self, name))
+        n_dimensions = 2 if name == "features" else 1
+        if array.ndim != n_dimensions or len(array) != len(self.values):
+            raise InputError(
+                f"{name} must be one per record, {len(self.values)} in all; got shape {array.shape}. Give one for each."
+            )
+        if name in ("losses", "features"):
+            try:
+                array = array.astype(np.float64, copy=False)
+            except (TypeError, ValueError) as error:
+                raise InputError(f"{name} must be numbers; got {array.dtype}. Leave {name} out if unknown.") from error
+            n_bad = int((~np.isfinite(array)).sum())
+            if n_bad:
+                raise InputError(f"{name} must be finite; got NaN or inf in {n_bad} places. Leave {name} out.")
+        elif array.dtype.kind == "O":
+            array = array.astype(str)
+        object.__setattr__(self, name, array)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
         values = np.asanyarray(self.values) if dtype is None else np.asanyarray(self.values).astype(dtype, copy=False)

@@ -1,7 +1,7 @@
 """Tensors, Datasets, encodings and DataLoaders, all read as batches in the order of their records."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,15 +12,22 @@ from torch.utils.data import BatchSampler, DataLoader, IterableDataset, Sequenti
 
 from ruler.core.arithmetic import iterate_blocks
 from ruler.core.errors import InputError
-from ruler.embeddings.inputs import Inlet, Key, collate, to_tensor
+from ruler.embeddings.inputs import Inlet, Key, Labels, collate, collate_labels, to_tensor
+
+_WIDEST_FEATURES = 1000
+_BESIDE = {"ids": ("id", "ids"), "groups": ("groups", "group"), "strata": ("strata",)}
+
+Beside = Mapping[str, npt.NDArray[Any]]
+"""What stands beside the records, by field of `Embeddings`: ids, groups, strata."""
 
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Some records as arguments of forward, with their ids if the records carry them."""
+    """Some records as arguments of forward, with their labels and what else stands beside them."""
 
     columns: Mapping[Key, Tensor]
-    ids: npt.NDArray[Any] | None = None
+    labels: Labels | None = None
+    beside: Beside = field(default_factory=dict)
 
     @property
     def n_rows(self) -> int:
@@ -36,6 +43,15 @@ class Batch:
     def named(self) -> dict[str, Tensor]:
         """The arguments by name."""
         return {key: value for key, value in self.columns.items() if isinstance(key, str)}
+
+    @property
+    def features(self) -> npt.NDArray[Any] | None:
+        """The records themselves, where they are plain rows of real numbers (n, d), d at most 1000."""
+        rows = next(iter(self.columns.values()))
+        is_plain = len(self.columns) == 1 and rows.is_floating_point() and rows.ndim == 2
+        if not is_plain or rows.shape[1] > _WIDEST_FEATURES:
+            return None
+        return rows.detach().to("cpu", rows.dtype if rows.dtype == torch.float64 else torch.float32).numpy()
 
     def placed(self, device: torch.device, float_dtype: torch.dtype | None) -> "Batch":
         """The same batch on a device, with its real numbers in the model's precision."""
@@ -56,14 +72,14 @@ class Source:
         read: Starts at the first record.
         n_records: None where the data does not know its length.
         n_batches: Likewise.
-        ids: Ids known without reading; ids inside the batches win.
+        beside: What is known without reading; the same inside the batches wins.
         is_rereadable: False where reading uses the data up.
     """
 
     read: Callable[[], Iterator[Batch]]
     n_records: int | None
     n_batches: int | None
-    ids: npt.NDArray[Any] | None = None
+    beside: Beside = field(default_factory=dict)
     is_rereadable: bool = True
 
 
@@ -78,9 +94,9 @@ def open_source(data: Any, inlet: Inlet, batch_size: int) -> Source:
     if isinstance(data, DataLoader):
         return _open_loader(data, inlet)
     if isinstance(data, Mapping):
-        return _open_columns(inlet.pick(data), _ids_in(data), inlet, batch_size)
+        return _open_columns(data, inlet, batch_size)
     if _is_array(data) or (isinstance(data, tuple) and data and all(map(_is_array, data))):
-        return _open_columns(inlet.pick(data), None, inlet, batch_size)
+        return _open_columns(data, inlet, batch_size)
     if hasattr(data, "__len__") and hasattr(data, "__getitem__") and not isinstance(data, str):
         return _open_items(data, inlet, batch_size)
     raise InputError(
@@ -109,24 +125,36 @@ def _are_equal(a: Tensor, b: Tensor | None) -> bool:
     return b is not None and a.shape == b.shape and bool(((a == b) | ((a != a) & (b != b))).all())
 
 
-def _open_columns(columns: dict[Key, Any], ids: npt.NDArray[Any] | None, inlet: Inlet, batch_size: int) -> Source:
+def _open_columns(data: Any, inlet: Inlet, batch_size: int) -> Source:
+    columns, labels = inlet.pick(data), inlet.pick_label(data)
     if any(getattr(value, "ndim", 1) == 0 for value in columns.values()):
-        raise InputError("data must have one row a record; got a single number. Give arrays (n, ...).")
+        raise InputError("data must have one row per record; got a single number. Give arrays (n, ...).")
     lengths = {key: len(value) for key, value in columns.items()}
     n_records = next(iter(lengths.values()))
     if any(length != n_records for length in lengths.values()):
         raise InputError(f"data must hold as many records in every part; got lengths {lengths}.")
+    if labels is not None and (not hasattr(labels, "__len__") or len(labels) != n_records):
+        got = len(labels) if hasattr(labels, "__len__") else type(labels).__name__
+        raise InputError(f"labels must be one per record, {n_records} in all; got {got}. Give one for each.")
+    beside = _checked(_beside_in(data, inlet) if isinstance(data, Mapping) else {}, n_records)
     if not all(map(_is_array, columns.values())):  # an encoding without return_tensors: lists of token lists
         records = [{key: value[row] for key, value in columns.items()} for row in range(n_records)]
-        return replace(_open_items(records, inlet, batch_size), ids=_checked_ids(ids, n_records))
+        if labels is not None:
+            records = [{**record, "labels": label} for record, label in zip(records, labels, strict=True)]
+        return replace(_open_items(records, inlet, batch_size), beside=beside)
+    if labels is not None and not isinstance(labels, Tensor) and _is_array(labels):
+        labels = np.asarray(labels)
 
     blocks = iterate_blocks(n_records, batch_size)
 
     def read() -> Iterator[Batch]:
         for start, stop in blocks:
-            yield Batch({key: to_tensor(value[start:stop]) for key, value in columns.items()})
+            yield Batch(
+                {key: to_tensor(value[start:stop]) for key, value in columns.items()},
+                None if labels is None else _as_labels(labels[start:stop]),
+            )
 
-    return Source(read, n_records, len(blocks), _checked_ids(ids, n_records))
+    return Source(read, n_records, len(blocks), beside)
 
 
 def _open_items(items: Any, inlet: Inlet, batch_size: int) -> Source:
@@ -136,13 +164,17 @@ def _open_items(items: Any, inlet: Inlet, batch_size: int) -> Source:
     def read() -> Iterator[Batch]:
         for start, stop in blocks:
             records = [items[row] for row in range(start, stop)]
-            ids = [record["id"] for record in records if isinstance(record, Mapping) and "id" in record]
+            found = [_beside_in(record, inlet) if isinstance(record, Mapping) else {} for record in records]
+            beside = {
+                name: np.asarray([one[name] for one in found]) for name in found[0] if all(name in one for one in found)
+            }
             yield Batch(
                 collate([inlet.pick(record) for record in records], inlet),
-                _as_ids(ids) if len(ids) == len(records) else None,
+                collate_labels([inlet.pick_label(record) for record in records]),
+                beside,
             )
 
-    return Source(read, n_records, len(blocks), _checked_ids(_ids_of(items), n_records))
+    return Source(read, n_records, len(blocks), _checked(_beside_of(items), n_records))
 
 
 def _open_loader(loader: "DataLoader[Any]", inlet: Inlet) -> Source:
@@ -153,14 +185,19 @@ def _open_loader(loader: "DataLoader[Any]", inlet: Inlet) -> Source:
     def read() -> Iterator[Batch]:
         for value in loader:
             columns = {key: to_tensor(part) for key, part in inlet.pick(value).items()}
-            yield Batch(columns, _ids_in(value) if isinstance(value, Mapping) else None)
+            labels = inlet.pick_label(value)
+            yield Batch(
+                columns,
+                None if labels is None else _as_labels(labels),
+                _beside_in(value, inlet) if isinstance(value, Mapping) else {},
+            )
 
-    ids = _ids_of(loader.dataset)
+    beside = _beside_of(loader.dataset)
     return Source(
         read,
         n_records,
         None if is_iterable else len(loader),
-        ids if n_records is None else _checked_ids(ids, n_records),
+        beside if n_records is None else _checked(beside, n_records),
         is_rereadable=not is_iterable,
     )
 
@@ -191,25 +228,47 @@ def _is_array(value: Any) -> bool:
     return isinstance(value, Tensor) or hasattr(value, "__array__") or hasattr(value, "__dlpack__")
 
 
-def _ids_in(record: Mapping[str, Any]) -> npt.NDArray[Any] | None:
-    found = record.get("id", record.get("ids"))
-    return None if found is None else _as_ids(found)
+def _as_labels(labels: Any) -> Labels | None:
+    """Labels of a batch; None where they are no array of numbers or text."""
+    if isinstance(labels, Tensor):
+        return labels
+    if isinstance(labels, np.ndarray) and labels.dtype.kind not in "UO":
+        return to_tensor(labels)
+    return collate_labels(list(labels)) if hasattr(labels, "__len__") and not isinstance(labels, str) else None
 
 
-def _ids_of(dataset: Any) -> npt.NDArray[Any] | None:
+def _beside_in(record: Mapping[str, Any], inlet: Inlet) -> dict[str, npt.NDArray[Any]]:
+    """What a record, or a batch of records, carries beside its inputs."""
+    fed = (*inlet.required, *inlet.optional)
+    found = {}
+    for name, keys in _BESIDE.items():
+        key = next((key for key in keys if key in record and (name == "ids" or key not in fed)), None)
+        if key is not None:
+            found[name] = _as_array(record[key])
+    return found
+
+
+def _beside_of(dataset: Any) -> dict[str, npt.NDArray[Any]]:
+    """What a Dataset carries as the attributes ``ids``, ``groups`` and ``strata``."""
     if isinstance(dataset, Subset):
         rows = np.asarray(dataset.indices)
-        of_whole = _ids_of(dataset.dataset)
-        return rows if of_whole is None else of_whole[rows]
-    found = getattr(dataset, "ids", None)
-    return None if found is None or callable(found) else _as_ids(found)
+        return {"ids": rows} | {name: whole[rows] for name, whole in _beside_of(dataset.dataset).items()}
+    found = {}
+    for name in _BESIDE:
+        value: Any = getattr(dataset, name, None)
+        # an attribute "groups" may be anything, such as a list of the groups that there are
+        is_meant = name == "ids" or (hasattr(value, "__len__") and len(value) == len(dataset))
+        if value is not None and not callable(value) and is_meant:
+            found[name] = _as_array(value)
+    return found
 
 
-def _as_ids(value: Any) -> npt.NDArray[Any]:
+def _as_array(value: Any) -> npt.NDArray[Any]:
     return np.asarray(value.detach().cpu() if isinstance(value, Tensor) else value)
 
 
-def _checked_ids(ids: npt.NDArray[Any] | None, n_records: int) -> npt.NDArray[Any] | None:
-    if ids is not None and ids.shape != (n_records,):
-        raise InputError(f"ids must be one name a record, shape ({n_records},); got shape {ids.shape}.")
-    return ids
+def _checked(beside: dict[str, npt.NDArray[Any]], n_records: int) -> dict[str, npt.NDArray[Any]]:
+    for name, values in beside.items():
+        if values.shape != (n_records,):
+            raise InputError(f"{name} must be one per record, shape ({n_records},); got shape {values.shape}.")
+    return beside

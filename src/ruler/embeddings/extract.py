@@ -1,8 +1,9 @@
-"""The door to embedding: a model and data in, one vector a record out."""
+"""The door to embedding: a model and data in, one vector per record out, with labels and losses where known."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -11,24 +12,64 @@ from ruler.core.checks import check_number
 from ruler.core.errors import InputError
 from ruler.core.optional import load_optional
 from ruler.core.progress import track
-from ruler.core.types import Embeddings
+from ruler.core.types import Embeddings, FloatArray
 
 if TYPE_CHECKING:
     import torch
 
-    from ruler.embeddings.batches import Batch
-    from ruler.embeddings.forward import Reading
+    from ruler.embeddings.inputs import Labels
+
+_MOST_FEATURES = 1 << 26  # numbers; 512 MB as float64
 
 
+@dataclass(frozen=True, eq=False)
+class ModelReading:
+    """All that one model gives about the records of one data set.
+
+    Args:
+        layers: By layer in forward order; the last is the main one. Embeddings hold no losses yet.
+        losses: By kind of loss, (n,) each; several where the labels leave open which is meant, the likeliest first.
+        hits: (n,) whether the likeliest class is the true one; None where the model is no classifier or labels lack.
+        why_no_losses: The reason in one sentence; None if there are losses.
+        pooling: By layer, how what was read became one vector per record.
+    """
+
+    layers: Mapping[str, Embeddings]
+    losses: Mapping[str, FloatArray]
+    hits: npt.NDArray[np.bool_] | None
+    why_no_losses: str | None
+    pooling: Mapping[str, str]
+
+
+@overload
 def embed(
     model: "torch.nn.Module",
     data: Any,
     *,
-    layer: str | None = None,
+    layer: None = None,
     batch_size: int = 256,
     device: "str | torch.device | None" = None,
     progress: bool = False,
-) -> Embeddings:
+) -> Embeddings: ...
+@overload
+def embed(
+    model: "torch.nn.Module",
+    data: Any,
+    *,
+    layer: Sequence[str] | None,
+    batch_size: int = 256,
+    device: "str | torch.device | None" = None,
+    progress: bool = False,
+) -> Any: ...
+def embed(
+    model: "torch.nn.Module",
+    data: Any,
+    *,
+    layer: str | Sequence[str] | None = None,
+    batch_size: int = 256,
+    device: "str | torch.device | None" = None,
+    progress: bool = False,
+) -> Embeddings | dict[str, Embeddings]:
     """What does the model hold about each record, just before its task head?
 
     The answer is the paper's penultimate activation h(x), where f = g(h(x)) and g is the task head (section
@@ -44,9 +85,16 @@ def embed(
       ``cls`` or ``lm_head`` is read at its own input.
     - Else the input of the last Linear that runs, provided that it makes the model's output.
 
-    What is read becomes one vector a record: (n, p) as it is; of a sequence (n, tokens, p) the first token,
+    What is read becomes one vector per record: (n, p) as it is; of a sequence (n, tokens, p) the first token,
     or the last that is no padding for causal models, ``lm_head``, ``score`` and recurrent layers; feature
     maps (n, c, h, w) are averaged over all positions.
+
+    Where the data carries labels, the same pass gives the loss of each record, in float64: cross-entropy for
+    classifiers (binary for one logit), mean binary cross-entropy for multi-label heads (targets between 0 and 1, of the
+    logits' shape), squared error for other float targets, and for language models the mean negative log-likelihood of
+    the labelled tokens (labels are token ids of the input's shape, -100 does not count). Float targets of one output
+    that are all 0 or 1 are classes, except for Hugging Face models. Where losses cannot be computed they are None, and
+    `read_model` says why.
 
     The model runs in eval mode without gradients, and on a GPU in full precision: torch's default would round the
     inputs of convolutions to ten bits. A caller's ``torch.autocast`` stays in force. Every submodule's own mode,
@@ -57,95 +105,177 @@ def embed(
         model: Any ``torch.nn.Module``, Hugging Face models included.
         data: A tensor or array (n, ...); a dict of them, keyed by the parameters of ``forward``; a tuple of
             them; a Dataset or list whose items are tensors, tuples or dicts; a Hugging Face encoding; or a
-            DataLoader that goes through its data in order. A tuple may end with a label: it is not fed, nor
+            DataLoader that goes through its data in order. A tuple may end with one label: it is not fed, nor
             are the dict keys ``labels`` and ``label``, nor keys that ``forward`` does not know. Token lists
             of unequal length are padded. Record ids come from a dict key ``id``, else the attribute ``ids``
-            of the Dataset, else they are row numbers (for a ``Subset`` those of the whole Dataset).
+            of the Dataset, else they are row numbers (for a ``Subset`` those of the whole Dataset); groups and strata
+            come from keys or attributes of these names.
         layer: Dotted name of the module whose output is read, e.g. ``"net.4"``; with ``":input"`` behind it,
-            its input. The ``layer`` of a returned ``Embeddings`` can be given here again.
-        batch_size: Records a forward pass; a DataLoader keeps its own.
+            its input. The ``layer`` of a returned ``Embeddings`` can be given here again. A list of names reads all of
+            them in one pass; ``"all"`` reads every block on the way to what None reads.
+        batch_size: Records per forward pass; a DataLoader keeps its own.
         device: Where to run, e.g. ``"cuda"``; by default where the model is.
         progress: Show a progress bar, if standard error is a terminal.
 
     Returns:
-        Embeddings with float32 values (n, p), or float64 for a float64 model.
+        Embeddings with float32 values (n, p), or float64 for a float64 model, and with labels, losses and, where
+        records are plain rows of at most 1000 numbers, those as features. For a list of layers or "all", a dict of them
+        by layer, in forward order.
 
     Raises:
         InputError: Data that cannot be fed or whose rows would not line up; NaN or inf in the answer.
-        LayerNotFoundError: No such layer, no task head found, or one that runs several times a pass.
+        LayerNotFoundError: No such layer, no task head found, or one that runs several times per pass.
         UnstableModelError: The first batch, embedded twice, gave two answers.
         MissingPackageError: torch is not installed.
 
     Example:
         >>> import torch
         >>> model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU(), torch.nn.Linear(3, 2))
-        >>> rows = embed(model, torch.ones(5, 4))
-        >>> rows.shape, rows.layer
-        ((5, 3), '2:input')
+        >>> rows = embed(model, (torch.ones(5, 4), torch.zeros(5, dtype=torch.int64)))
+        >>> rows.shape, rows.layer, rows.losses.shape
+        ((5, 3), '2:input', (5,))
+        >>> list(embed(model, torch.ones(5, 4), layer="all"))
+        ['0', '2:input']
+    """
+    found = read_model(model, data, layer=layer, batch_size=batch_size, device=device, progress=progress)
+    losses = next(iter(found.losses.values()), None)
+    layers = {name: replace(rows, losses=losses) for name, rows in found.layers.items()}
+    return next(iter(layers.values())) if layer is None or (isinstance(layer, str) and layer != "all") else layers
+
+
+def read_model(
+    model: "torch.nn.Module",
+    data: Any,
+    *,
+    layer: str | Sequence[str] | None = None,
+    batch_size: int = 256,
+    device: "str | torch.device | None" = None,
+    progress: bool = False,
+    n_most: int | None = None,
+) -> ModelReading:
+    """`embed`, with what else the same pass shows: hits, kinds of loss, or why there are no losses.
+
+    Args:
+        model: As in `embed`, like the other arguments.
+        data: The records.
+        layer: One name, several, "all" or None.
+        batch_size: Records per forward pass.
+        device: Where to run.
+        progress: Show a progress bar.
+        n_most: Read the first so many records only.
+
+    Example:
+        >>> import torch
+        >>> read_model(torch.nn.Linear(2, 3), torch.eye(2)).why_no_losses
+        'The data carries no labels.'
     """
     load_optional("torch", "embedding a model")
     from ruler.embeddings import forward
     from ruler.embeddings.batches import check_repeatable, open_source
+    from ruler.embeddings.losses import LossMeter
 
     check_number(batch_size, "batch_size", minimum=1, is_whole=True)
     module = forward.bare_module(model)
     with forward.undisturbed(module, device) as run_device:
         reading = forward.plan_reading(module, layer)
-        source = open_source(data, reading.inlet, batch_size)
+        source = open_source(data, reading.inlet, batch_size if n_most is None else min(batch_size, n_most))
         stream = source.read()
         first = next(stream, None)
         if first is None:
             raise InputError("data must hold at least one record; got 0. Give the records to embed.")
         check_repeatable(source, first)
-        reading = reading.settle(first.placed(run_device, reading.input_dtype))
-        forward.check_stable(reading, first.placed(run_device, reading.input_dtype))
-        ids: list[npt.NDArray[Any] | None] = []
+        start = first.placed(run_device, reading.input_dtype)
+        reading = reading.settle(start)
+        passed = forward.read_stably(reading, start)
+        pooling, meter = passed.pooling, LossMeter(reading)
+        stacks = {name: _Stack(source.n_records, n_most) for name in passed.rows}
+        beside: list[Mapping[str, npt.NDArray[Any]]] = []
+        labels: list[Labels | None] = []
+        features: list[npt.NDArray[Any]] | None = []
         is_shown = progress and source.n_batches is not None
-        batches = track(chain([first], stream), "embedding", n_items=source.n_batches or 0, is_shown=is_shown)
-        values = _stack(_read_blocks(reading, batches, run_device, ids), source.n_records)
-    _check_finite(values)
-    return Embeddings(values, ids=_join_ids(ids, source.ids, len(values)), layer=reading.label)
+        for batch in track(chain([first], stream), "embedding", n_items=source.n_batches or 0, is_shown=is_shown):
+            if batch is not first:
+                start = batch.placed(run_device, reading.input_dtype)
+                passed = reading.read(start)
+            for name, rows in passed.rows.items():
+                stacks[name].add(rows)
+            meter.add(start, passed.output)
+            beside.append(batch.beside)
+            labels.append(batch.labels)
+            if features is not None:
+                block = batch.features
+                if block is None or (len(features) + 1) * block.size > _MOST_FEATURES:
+                    features = None
+                else:
+                    features.append(block)
+            if n_most is not None and stacks[name].n_rows >= n_most:
+                break
+        losses = meter.finish()
+    values = {name: stack.finish() for name, stack in stacks.items()}
+    n_rows = len(values[name])
+    for one in values.values():
+        n_bad = sum(int((~np.isfinite(block).all(axis=1)).sum()) for block in np.array_split(one, 64))
+        if n_bad:
+            raise InputError(
+                f"embeddings must be finite; got NaN or inf in {n_bad} of {n_rows} rows. "
+                "Check these records' inputs or mend the model."
+            )
+    known: dict[str, Any] = {name: part[:n_rows] for name, part in source.beside.items()}
+    for name in beside[0]:
+        if all(name in one for one in beside):
+            known[name] = np.concatenate([one[name] for one in beside])[:n_rows]
+    table = None if features is None else np.concatenate(features)[:n_rows].astype(np.float64)
+    known["features"] = table if table is not None and np.isfinite(table).all() else None
+    known["labels"] = _join_labels(labels, n_rows)
+    return ModelReading(
+        {name: Embeddings(one, layer=name, **known) for name, one in values.items()},
+        {kind: one[:n_rows] for kind, one in losses.by_kind.items()},
+        None if losses.hits is None else losses.hits[:n_rows],
+        losses.reason,
+        pooling,
+    )
 
 
-def _read_blocks(
-    reading: "Reading", stream: "Iterable[Batch]", device: "torch.device", ids: list[npt.NDArray[Any] | None]
-) -> Iterator[npt.NDArray[Any]]:
-    for batch in stream:
-        ids.append(batch.ids)
-        yield reading.read_rows(batch.placed(device, reading.input_dtype))
+class _Stack:
+    """Blocks of rows one under the other, in one copy in memory where their number is known."""
+
+    def __init__(self, n_records: int | None, n_most: int | None) -> None:
+        self._n_records, self._n_most = n_records, n_most
+        self._values: npt.NDArray[Any] | None = None
+        self._blocks: list[npt.NDArray[Any]] = []
+        self.n_rows = 0
+
+    def add(self, block: npt.NDArray[Any]) -> None:
+        if self._n_records is None or self._n_most is not None:
+            self._blocks.append(block)
+        else:
+            if self._values is None:
+                self._values = np.empty((self._n_records, block.shape[1]), block.dtype)
+            if self.n_rows + len(block) <= self._n_records:
+                self._values[self.n_rows : self.n_rows + len(block)] = block
+        self.n_rows += len(block)
+
+    def finish(self) -> npt.NDArray[Any]:
+        if self._values is None:
+            return np.concatenate(self._blocks)[: self._n_most]
+        if self.n_rows != self._n_records:
+            raise InputError(
+                f"data must give every record once; its length is {self._n_records}, it gave {self.n_rows}. "
+                "Mend the Dataset or pass a plain DataLoader over it."
+            )
+        return self._values
 
 
-def _stack(blocks: Iterator[npt.NDArray[Any]], n_records: int | None) -> npt.NDArray[Any]:
-    if n_records is None:
-        return np.concatenate(list(blocks))
-    first = next(blocks)
-    values = np.empty((n_records, first.shape[1]), first.dtype)  # filled in place: one copy in memory
-    filled = 0
-    for block in chain([first], blocks):
-        if filled + len(block) <= n_records:
-            values[filled : filled + len(block)] = block
-        filled += len(block)
-    if filled != n_records:
-        raise InputError(
-            f"data must give every record once; its length is {n_records}, it gave {filled}. "
-            "Mend the Dataset or pass a plain DataLoader over it."
-        )
-    return values
-
-
-def _join_ids(
-    of_batches: list[npt.NDArray[Any] | None], of_source: npt.NDArray[Any] | None, n_records: int
-) -> npt.NDArray[Any]:
-    known = [ids for ids in of_batches if ids is not None]
-    if len(known) == len(of_batches):
-        return np.concatenate(known)
-    return np.arange(n_records) if of_source is None else of_source
-
-
-def _check_finite(values: npt.NDArray[Any]) -> None:
-    n_bad = sum(int((~np.isfinite(block).all(axis=1)).sum()) for block in np.array_split(values, 64))
-    if n_bad:
-        raise InputError(
-            f"embeddings must be finite; got NaN or inf in {n_bad} of {len(values)} rows. "
-            "Check these records' inputs or mend the model."
-        )
+def _join_labels(blocks: "Sequence[Labels | None]", n_rows: int) -> npt.NDArray[Any] | None:
+    """Labels (n,) of all records; None where a record has none, or several."""
+    flat = []
+    for block in blocks:
+        if block is None:
+            return None
+        if not isinstance(block, np.ndarray):
+            block = (block.double() if block.is_floating_point() else block).detach().cpu().numpy()
+        flat.append(block[:, 0] if block.ndim == 2 and block.shape[1] == 1 else block)
+    if any(block.ndim != 1 for block in flat) or len({block.dtype.kind == "U" for block in flat}) > 1:
+        return None
+    joined = np.concatenate(flat)[:n_rows]
+    return joined if len(joined) == n_rows else None

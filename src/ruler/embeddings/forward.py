@@ -1,6 +1,6 @@
 """Forward passes that leave the model as it was, and the vectors that are read on the way."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,10 +14,25 @@ from ruler.core.errors import InputError, LayerNotFoundError, UnstableModelError
 from ruler.core.precision import fixed_algorithms, full_precision
 from ruler.embeddings import huggingface
 from ruler.embeddings.batches import Batch
-from ruler.embeddings.heads import Tap, find_head_input, find_layer, tensors_in
+from ruler.embeddings.heads import Tap, find_blocks, find_head_input, find_layer, main_tensor
 from ruler.embeddings.inputs import Inlet, read_inlet
 
 _TOLERATED_EPS = 16  # sums on an accelerator may change their order from run to run
+
+
+@dataclass(frozen=True, eq=False)
+class Pass:
+    """What one forward pass gave.
+
+    Args:
+        rows: By layer in forward order, one vector per record, (n, p) on the host.
+        pooling: By layer, how what was read became one vector per record, in words.
+        output: What the module returned.
+    """
+
+    rows: Mapping[str, npt.NDArray[Any]]
+    pooling: Mapping[str, str]
+    output: Any
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,79 +40,95 @@ class Reading:
     """How vectors are read from a model.
 
     Args:
+        model: The whole model.
         module: What is run: the model, or the trunk of a language model.
         inlet: What its forward takes.
-        tap: Where vectors are read; None until the first batch has shown the task head.
+        taps: Where vectors are read; none until the first batch has shown the task head.
         is_causal: Whether the last token stands for a sequence.
         input_dtype: The precision of the parameters; None where they differ.
         pad_token: The padding among ``input_ids``, if known.
+        takes_all: Read every block, not the given taps alone.
     """
 
+    model: nn.Module
     module: nn.Module
     inlet: Inlet
-    tap: Tap | None
+    taps: tuple[Tap, ...]
     is_causal: bool
     input_dtype: torch.dtype | None
     pad_token: int | None
-
-    @property
-    def label(self) -> str | None:
-        """The layer, as ``embed`` takes it again."""
-        return None if self.tap is None else self.tap.label
+    takes_all: bool = False
 
     def settle(self, first: Batch) -> "Reading":
-        """The same reading with its tap found."""
-        if self.tap is not None:
-            return self
-        return replace(self, tap=find_head_input(self.module, lambda: self._run(first), is_causal=self.is_causal))
+        """The same reading with its taps found, in forward order."""
+        taps = self.taps or (find_head_input(self.module, lambda: self.run(first), is_causal=self.is_causal),)
+        if self.takes_all:
+            taps = tuple(find_blocks(self.model, taps[0], lambda: self.run(first), first.n_rows))
+        if len(taps) == 1:
+            return replace(self, taps=taps, takes_all=False)
+        rows = replace(self, taps=taps).read(first).rows
+        labels: list[str] = []
+        for label, block in rows.items():
+            # dropout in eval mode, for one, only repeats what comes before it
+            if not (self.takes_all and labels and np.array_equal(rows[labels[-1]], block, equal_nan=True)):
+                labels.append(label)
+            elif label == taps[-1].label:
+                labels[-1] = label
+        by_label = {tap.label: tap for tap in taps}
+        return replace(self, taps=tuple(by_label[label] for label in labels), takes_all=False)
 
-    def read_rows(self, batch: Batch) -> npt.NDArray[Any]:
-        """One vector a record, (n, p) on the host.
+    def read(self, batch: Batch) -> Pass:
+        """One forward pass, and one vector per record at every tap.
 
         Raises:
-            LayerNotFoundError: The layer did not run exactly once.
-            InputError: It gave something else than a row a record.
+            LayerNotFoundError: A layer did not run exactly once.
+            InputError: It gave something else than one row per record.
         """
-        heard = self._listen(batch)
-        if len(heard) != 1:
-            raise LayerNotFoundError(
-                f"layer {self.label!r} must run once in a forward pass; it ran {len(heard)} times. Name another layer."
-            )
-        rows = heard[0]
-        if rows.ndim != 2 or len(rows) != batch.n_rows:
-            raise InputError(
-                f"layer {self.label!r} must give one vector a record; got shape {tuple(rows.shape)} "
-                f"for {batch.n_rows} records. Name another layer."
-            )
-        dtype = torch.float64 if rows.dtype == torch.float64 else torch.float32
-        return rows.to("cpu", dtype).numpy()
+        heard: list[tuple[Tap, Tensor, str]] = []
+        is_padded = self._padding_of(batch) if any(tap.takes_last_token for tap in self.taps) else None
 
-    def _listen(self, batch: Batch) -> list[Tensor]:
-        assert self.tap is not None
-        tap, heard = self.tap, []
-        is_padded = self._padding_of(batch) if tap.takes_last_token else None
+        def listen_to(tap: Tap) -> Any:
+            def keep(value: Any) -> None:
+                tensor = main_tensor(value)
+                if tensor is None:
+                    raise InputError(
+                        f"layer {tap.label!r} must carry a tensor; got {type(value).__name__}. Name another layer."
+                    )
+                # pooled and copied at once: what follows may overwrite the tensor in place
+                pooled, words = _pool(tensor, tap, is_padded)
+                heard.append((tap, pooled.clone(), words))
 
-        def keep(value: Any) -> None:
-            # pooled and copied at once: what follows may overwrite the tensor in place
-            heard.append(_pool(_main_tensor(value, tap), tap, is_padded).clone())
+            if tap.reads_input:
+                return tap.module.register_forward_pre_hook(
+                    lambda _, args, kwargs: keep((*args, *kwargs.values())), with_kwargs=True
+                )
+            return tap.module.register_forward_hook(lambda _, args, output: keep(output))
 
-        def keep_input(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            keep((*args, *kwargs.values()))
-
-        def keep_output(_: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-            keep(output)
-
-        if tap.reads_input:
-            handle = tap.module.register_forward_pre_hook(keep_input, with_kwargs=True)
-        else:
-            handle = tap.module.register_forward_hook(keep_output)
+        handles = [listen_to(tap) for tap in self.taps]
         try:
-            self._run(batch)
+            output = self.run(batch)
         finally:
-            handle.remove()
-        return heard
+            for handle in handles:
+                handle.remove()
+        for tap in self.taps:
+            n_times = sum(one is tap for one, _, _ in heard)
+            if n_times != 1:
+                raise LayerNotFoundError(
+                    f"layer {tap.label!r} must run once in a forward pass; it ran {n_times} times. Name another layer."
+                )
+        rows = {}
+        for tap, tensor, _ in heard:
+            if tensor.ndim != 2 or len(tensor) != batch.n_rows:
+                raise InputError(
+                    f"layer {tap.label!r} must give one vector per record; got shape {tuple(tensor.shape)} "
+                    f"for {batch.n_rows} records. Name another layer."
+                )
+            dtype = torch.float64 if tensor.dtype == torch.float64 else torch.float32
+            rows[tap.label] = tensor.to("cpu", dtype).numpy()
+        return Pass(rows, {tap.label: words for tap, _, words in heard}, output)
 
-    def _run(self, batch: Batch) -> Any:
+    def run(self, batch: Batch) -> Any:
+        """The module's answer to a batch."""
         frugal = {"use_cache": False} if "use_cache" in self.inlet.optional else {}
         return self.module(*batch.positional, **batch.named, **frugal)
 
@@ -111,44 +142,58 @@ class Reading:
         return tokens == self.pad_token
 
 
-def plan_reading(model: nn.Module, layer: str | None) -> Reading:
-    """How to read a model; without ``layer`` its tap may stay open until a batch shows the task head."""
+def plan_reading(model: nn.Module, layer: str | Sequence[str] | None) -> Reading:
+    """How to read a model; without names its taps may stay open until a batch shows the task head."""
     is_hugging = huggingface.is_huggingface(model)
     is_causal = is_hugging and huggingface.is_causal(model)
-    module, tap = model, None
-    if layer is not None:
-        tap = find_layer(model, layer, is_causal=is_causal)
-    elif is_hugging and (trunk := huggingface.find_trunk(model)):
+    takes_all = layer == "all"
+    named = () if layer is None or takes_all else (layer,) if isinstance(layer, str) else tuple(dict.fromkeys(layer))
+    if not named and not (layer is None or takes_all):
+        raise InputError("layer must name at least one module; got an empty list. Leave layer out for the default.")
+    taps = tuple(find_layer(model, name, is_causal=is_causal) for name in named)
+    try:
+        trunk = huggingface.find_trunk(model) if is_hugging else None
+    except LayerNotFoundError:
+        if not taps:
+            raise
+        trunk = None
+    module = model
+    # the trunk alone saves the logits over the vocabulary, by far the largest tensor of a language model
+    if trunk is not None and {tap.module for tap in taps} <= set(trunk[1].modules()):
         name, module = trunk
-        tap = Tap(module, name, reads_input=False, takes_last_token=is_causal)
+        taps = taps or (Tap(module, name, reads_input=False, takes_last_token=is_causal),)
     padding = huggingface.padding_of(model) if is_hugging else {}
     dtypes = {parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()}
     return Reading(
+        model,
         module,
         read_inlet(module, only_named=is_hugging, padding=padding),
-        tap,
+        taps,
         is_causal,
         dtypes.pop() if len(dtypes) == 1 else None,
         padding.get("input_ids"),
+        takes_all,
     )
 
 
-def check_stable(reading: Reading, first: Batch) -> None:
-    """The first batch, embedded twice, gives the same rows up to rounding.
+def read_stably(reading: Reading, first: Batch) -> Pass:
+    """The pass over the first batch, provided that a second one gives the same rows up to rounding.
 
     Raises:
         UnstableModelError: It does not, so no number computed from the rows would mean anything.
     """
-    rows, again = reading.read_rows(first), reading.read_rows(first)
-    with np.errstate(invalid="ignore"):
-        difference = np.nan_to_num(np.abs(rows - again))
-    allowed = _TOLERATED_EPS * np.finfo(rows.dtype).eps * np.nan_to_num(np.abs(rows)).max()
-    if difference.max() > allowed:
-        raise UnstableModelError(
-            "model must give the same embeddings for the same input in eval mode; the first batch, embedded "
-            f"twice, differs by up to {difference.max():.3g}. "
-            "Turn off dropout or noise that runs in eval mode."
-        )
+    once, again = reading.read(first), reading.read(first)
+    for label, rows in once.rows.items():
+        with np.errstate(invalid="ignore"):
+            difference = np.nan_to_num(np.abs(rows - again.rows[label]))
+        allowed = _TOLERATED_EPS * np.finfo(rows.dtype).eps * np.nan_to_num(np.abs(rows)).max()
+        if difference.max() > allowed:
+            raise UnstableModelError(
+                "model must give the same embeddings for the same input in eval mode; the first batch, embedded "
+                f"twice, differs by up to {difference.max():.3g}. "
+                "Turn off dropout or noise that runs in eval mode."
+            )
+    return once
 
 
 def bare_module(model: Any) -> nn.Module:
@@ -217,23 +262,16 @@ def _usable_device(device: str | torch.device) -> torch.device:
         raise InputError(f"device must be one that torch can use here; got {device!r} ({line}).") from error
 
 
-def _main_tensor(value: Any, tap: Tap) -> Tensor:
-    if isinstance(value, Mapping) and "last_hidden_state" in value:
-        value = value["last_hidden_state"]
-    for tensor in tensors_in(value):
-        return tensor
-    raise InputError(f"layer {tap.label!r} must carry a tensor; got {type(value).__name__}. Name another layer.")
-
-
-def _pool(tensor: Tensor, tap: Tap, is_padded: Tensor | None) -> Tensor:
+def _pool(tensor: Tensor, tap: Tap, is_padded: Tensor | None) -> tuple[Tensor, str]:
+    """One vector per record, and how it came about."""
     if tensor.ndim > 3:
-        return tensor.mean(dim=tuple(range(2, tensor.ndim)))
+        return tensor.mean(dim=tuple(range(2, tensor.ndim))), "mean over all positions"
     if tensor.ndim < 3:
-        return tensor
+        return tensor, "one vector per record as it is"
     if not tap.takes_last_token:
-        return tensor[:, 0]
+        return tensor[:, 0], "first token"
     if is_padded is None or tensor.shape[1] == 1:
-        return tensor[:, -1]
+        return tensor[:, -1], "last token"
     if is_padded.shape != tensor.shape[:2]:
         raise InputError(
             f"attention_mask must cover the {tuple(tensor.shape[:2])} tokens that reach layer {tap.label!r}; "
@@ -241,4 +279,4 @@ def _pool(tensor: Tensor, tap: Tap, is_padded: Tensor | None) -> Tensor:
         )
     positions = torch.arange(tensor.shape[1], device=tensor.device)
     last = (positions * ~is_padded.to(tensor.device)).argmax(dim=1)  # (n,)
-    return tensor[torch.arange(len(tensor), device=tensor.device), last]
+    return tensor[torch.arange(len(tensor), device=tensor.device), last], "last token that is no padding"

@@ -89,6 +89,59 @@ def find_head_input(model: nn.Module, run: Callable[[], Any], *, is_causal: bool
     return Tap(chosen.module, names[chosen.module], True, is_causal or is_last)
 
 
+def find_blocks(model: nn.Module, main: Tap, run: Callable[[], Any], n_rows: int) -> list[Tap]:
+    """The blocks that a record passes on its way to the main tap, in forward order, with the main tap last.
+
+    These are the modules beside the main tap's ancestors: the children of a ``Sequential``, the stages of a ResNet, and
+    in place of a list of blocks, as transformers have, the blocks. Only those that run once and give one vector,
+    sequence or feature map per record count.
+
+    Args:
+        model: The whole model, whose names the taps bear.
+        main: Where the representation is read.
+        run: Performs a forward pass.
+        n_rows: Records in that pass.
+    """
+    names = {module: name for name, module in model.named_modules()}
+    if main.reads_input:
+        path = main.name.split(".")
+        ancestors = [model.get_submodule(".".join(path[:depth])) for depth in range(len(path))]
+        chain = {*ancestors, main.module}
+        beside = [child for ancestor in ancestors for child in ancestor.children() if child not in chain]
+        candidates = [block for module in beside for block in (*_listed_blocks(module), module)]
+    else:
+        candidates = _listed_blocks(main.module) or list(main.module.children())
+    while len(candidates) < 2 and any(list(one.children()) for one in candidates):  # a wrapper around the real blocks
+        candidates = [child for one in candidates for child in (list(one.children()) or [one])]
+    ran: list[nn.Module | None] = []  # None: the main tap
+
+    def note(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        tensor = main_tensor(output)
+        if tensor is None or tensor.ndim < 2 or len(tensor) != n_rows:
+            ran.extend([module, module])  # twice, so that it does not count
+        else:
+            ran.append(module)
+
+    handles = [module.register_forward_hook(note) for module in dict.fromkeys(candidates)]
+    if main.reads_input:
+        handles.append(main.module.register_forward_pre_hook(lambda *_: ran.append(None)))
+    try:
+        run()
+    finally:
+        for handle in handles:
+            handle.remove()
+    before = ran[: ran.index(None)] if None in ran else ran
+    blocks = [module for module in before if module is not None and ran.count(module) == 1 and module in names]
+    return [*(find_layer(model, names[module], is_causal=main.takes_last_token) for module in blocks), main]
+
+
+def main_tensor(value: Any) -> Tensor | None:
+    """The tensor that matters in what a module takes or gives: the last hidden state, or the first one there is."""
+    if isinstance(value, Mapping) and "last_hidden_state" in value:
+        value = value["last_hidden_state"]
+    return next(tensors_in(value), None)
+
+
 def tensors_in(value: Any) -> Iterator[Tensor]:
     """All tensors in what a module takes or gives, in order."""
     if isinstance(value, Tensor):
@@ -99,6 +152,17 @@ def tensors_in(value: Any) -> Iterator[Tensor]:
     elif isinstance(value, tuple | list):
         for part in value:
             yield from tensors_in(part)
+
+
+def _listed_blocks(module: nn.Module) -> list[nn.Module]:
+    """The entries of the outermost lists of modules inside a module; empty if there are none."""
+    level = [module]
+    while level:
+        lists = [one for one in level if isinstance(one, nn.ModuleList) and len(one) > 1]
+        if lists:
+            return [block for one in lists for block in one]
+        level = [child for one in level for child in one.children()]
+    return []
 
 
 def _named_children(model: nn.Module) -> list[tuple[str, nn.Module]]:

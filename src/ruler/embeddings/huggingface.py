@@ -46,6 +46,13 @@ def is_causal(model: Any) -> bool:
     return kind in auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and kind not in auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
 
+def predicts_next_token(model: Any) -> bool:
+    """Whether labels, which are token ids, count one place further on, as in causal language models."""
+    if not is_huggingface(model) or model.get_output_embeddings() is None:
+        return False
+    return is_causal(model) and not getattr(model.config, "is_encoder_decoder", False)
+
+
 def padding_of(model: Any) -> Mapping[str, int]:
     """What fills up short sequences, by parameter of forward; 0 for parameters that are not named."""
     pad = getattr(model.config, "pad_token_id", None)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -15,7 +16,12 @@ from ruler.core.errors import InputError
 Key = int | str
 """A part of a record: its position among the arguments of forward, or its name."""
 
-_NEVER_FED = {"labels", "label", "id", "ids"}
+Labels = Tensor | npt.NDArray[np.str_]
+"""What records are labelled: numbers, one or several per record, or text."""
+
+IGNORED_TOKEN = -100
+_LABEL_NAMES = ("labels", "label")
+_NEVER_FED = {*_LABEL_NAMES, "id", "ids"}
 
 
 @dataclass(frozen=True)
@@ -42,9 +48,21 @@ class Inlet:
         """
         if isinstance(record, Mapping):
             return self._pick_named(record)
-        if isinstance(record, tuple) or (isinstance(record, list) and record and _is_arraylike(record[0])):
+        if _is_of_parts(record):
             return dict(enumerate(record[: self._count_fed(len(record))]))
         return {0: record}
+
+    def pick_label(self, record: Any) -> Any:
+        """The label of one record, or the labels of a batch; None where there is none.
+
+        That is the one part of a tuple beyond what forward takes, or the key ``labels`` or ``label`` of a dict. Of
+        several such parts, any could be the label: a weight or a row number may stand behind it.
+        """
+        if isinstance(record, Mapping):
+            return next((record[key] for key in _LABEL_NAMES if key in record and key not in self.required), None)
+        if _is_of_parts(record) and len(record) == self._count_fed(len(record)) + 1:
+            return record[-1]
+        return None
 
     def _pick_named(self, record: Mapping[str, Any]) -> dict[Key, Any]:
         known = (*self.required, *self.optional)
@@ -132,6 +150,24 @@ def collate(records: Sequence[dict[Key, Any]], inlet: Inlet) -> dict[Key, Tensor
     return columns
 
 
+def collate_labels(labels: Sequence[Any]) -> Labels | None:
+    """Labels of single records as one array; token labels of unequal length are padded. None if they do not fit."""
+    if any(label is None for label in labels):
+        return None
+    if all(isinstance(label, str) for label in labels):
+        return np.array(labels, dtype=np.str_)
+    try:
+        # through NumPy: torch would round a Python float to float32
+        parts = [label if isinstance(label, Tensor) else to_tensor(np.asarray(label)) for label in labels]
+    except InputError:
+        return None
+    if len({part.shape for part in parts}) == 1:
+        return torch.stack(parts)
+    if any(part.ndim != 1 or part.is_floating_point() for part in parts):
+        return None
+    return nn.utils.rnn.pad_sequence(parts, batch_first=True, padding_value=IGNORED_TOKEN)
+
+
 def to_tensor(value: Any) -> Tensor:
     """Anything array-like as a tensor.
 
@@ -152,5 +188,7 @@ def to_tensor(value: Any) -> Tensor:
         ) from error
 
 
-def _is_arraylike(value: Any) -> bool:
-    return isinstance(value, Tensor) or hasattr(value, "__array__")
+def _is_of_parts(record: Any) -> bool:
+    if isinstance(record, list):
+        return bool(record) and (isinstance(record[0], Tensor) or hasattr(record[0], "__array__"))
+    return isinstance(record, tuple)

@@ -1,5 +1,6 @@
 """A folder of embedding files as one matrix that may be larger than memory."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,23 +12,25 @@ from ruler.core.errors import FileFormatError
 from ruler.core.stacked import StackedRows
 from ruler.core.types import Embeddings
 from ruler.embeddings.formats import FORMATS
-from ruler.embeddings.formats.entries import Opened, reading_safely, storable_ids
+from ruler.embeddings.formats.entries import BESIDE_NAMES, Opened, reading_safely, storable
 from ruler.embeddings.formats.npy import ids_path
 
 _ENDINGS = tuple(ending for ending, one in FORMATS.items() if one.open_rows is not None)
 
 
-def open_shards(folder: Path) -> Embeddings:
+def open_shards(folder: Path, strata: str | None = None) -> Embeddings:
     """The shards of a folder, sorted by name, as one matrix whose rows are read when asked for.
 
     Names are compared as text, on every system: ``rows-10`` comes before ``rows-2``, but after ``rows-02``.
 
     Passed over: hidden files, files with other endings, subfolders, and ``*.ids.npy``, which names the rows of the .npy
-    shard beside it. Either every shard names its rows or none does. Numbers of different precision are read in one that
-    holds them all. Shards may leave out the layer that they were read at, as .npy must.
+    shard beside it. Either every shard names its rows or none does; likewise with labels, losses, groups and strata.
+    Numbers of different precision are read in one that holds them all. Shards may leave out the layer that they were
+    read at, as .npy must.
 
     Args:
         folder: With .npy, .parquet or .safetensors files; number them with leading zeros.
+        strata: The column or array that serves as strata, if it is not called so.
 
     Raises:
         FileFormatError: No shard; one that is broken, empty, in need of pickle, or of another width or layer; tables
@@ -44,13 +47,14 @@ def open_shards(folder: Path) -> Embeddings:
     """
     with reading_safely(folder):
         files = _list_shards(folder)
-    opened = _open_all(files)
+    opened = _open_all(files, strata)
     with reading_safely(folder):
         values = StackedRows([one.values for one in opened], [file.name for file in files])
         layer = next((one.layer for one in opened if one.layer is not None), None)
         named = next((one.columns for one in opened if one.columns is not None), ())
         columns = named if len(named) == values.shape[1] > 1 else None  # lists have one name for all
-        return Embeddings(values, _join_ids(opened, files), layer, columns)  # type: ignore[arg-type]
+        beside = {name: _join(name, opened, files) for name in BESIDE_NAMES}
+        return Embeddings(values, layer=layer, columns=columns, **beside)  # type: ignore[arg-type]
 
 
 def _list_shards(folder: Path) -> list[Path]:
@@ -88,13 +92,13 @@ def _check_listing(files: list[Path], shards: list[Path]) -> None:
             )
 
 
-def _open_all(files: list[Path]) -> list[Opened]:
+def _open_all(files: list[Path], strata: str | None) -> list[Opened]:
     """Every shard, compared with those before it at once: to unpack them all first may take long."""
     opened: list[Opened] = []
     table: tuple[Path, tuple[str, ...]] | None = None
     source: tuple[Path, str] | None = None
     for file in files:
-        one = _open_one(file)
+        one = _open_one(file, strata)
         opened.append(one)
         if one.columns is not None:
             table = table or (file, one.columns)
@@ -105,42 +109,53 @@ def _open_all(files: list[Path]) -> list[Opened]:
     return opened
 
 
-def _open_one(file: Path) -> Opened:
+def _open_one(file: Path, strata: str | None) -> Opened:
     open_rows = FORMATS[file.suffix.lower()].open_rows
     assert open_rows is not None
     with reading_safely(file):
-        opened = open_rows(file)
-        if opened.ids is not None and opened.ids.shape != opened.values.shape[:1]:
-            raise FileFormatError(
-                f"{file} must have one id a row; got {opened.ids.shape} for {opened.values.shape[0]} rows."
-            )
-        return opened
+        opened = open_rows(file, strata)
+        beside = {name: storable(name, values) for name, values in opened.beside.items()}
+        for name, values in beside.items():
+            if values.shape != opened.values.shape[:1]:
+                raise FileFormatError(
+                    f"{file} must have {name} for each row; got {values.shape} for {opened.values.shape[0]} rows."
+                )
+        return replace(opened, beside=beside)
 
 
-def _join_ids(opened: list[Opened], files: list[Path]) -> npt.NDArray[Any] | None:
-    """Names of all rows; None where they are but row numbers, of the shards or of the folder."""
-    if all(one.ids is None or _is_range(one.ids, 0) for one in opened):
+def _join(name: str, opened: list[Opened], files: list[Path]) -> npt.NDArray[Any] | None:
+    """What stands beside all rows; None where no shard has it, or where ids are but row numbers."""
+    parts = [one.beside.get(name) for one in opened]
+    if name == "ids" and _are_row_numbers(parts, [len(one.values) for one in opened]):
         return None
-    starts = np.cumsum([0, *(len(one.values) for one in opened)])
-    if opened[0].ids is None and all(
-        one.ids is not None and _is_range(one.ids, start) for one, start in zip(opened[1:], starts[1:], strict=False)
-    ):
-        return None  # a .npy whose ids are 0..n-1 is written without them
-    named = [one.ids is not None for one in opened]
-    if not all(named):
+    known = [part for part in parts if part is not None]
+    if not known:
+        return None
+    if len(known) < len(parts):
+        is_known = [part is not None for part in parts]
         raise FileFormatError(
-            f"{files[named.index(False)]} must name its rows, as {files[named.index(True)].name} does; got no ids. "
-            "Name the rows of all shards or of none."
+            f"{files[is_known.index(False)]} must have {name}, as {files[is_known.index(True)].name} does; got none. "
+            f"Give {name} in all shards or in none."
         )
-    ids = [storable_ids(one.ids) for one in opened if one.ids is not None]
-    kinds = ["text" if part.dtype.kind == "U" else "integers" for part in ids]
+    kinds = ["text" if part.dtype.kind == "U" else "numbers" for part in known]
     if len(set(kinds)) > 1:
         odd = next(number for number, kind in enumerate(kinds) if kind != kinds[0])
         raise FileFormatError(
-            f"{files[odd]} must have ids of the same kind as {files[0].name}; got {kinds[odd]} and {kinds[0]}. "
+            f"{files[odd]} must have {name} of the same kind as {files[0].name}; got {kinds[odd]} and {kinds[0]}. "
             "Write all as text."
         )
-    return np.concatenate(ids)
+    return np.concatenate(known)
+
+
+def _are_row_numbers(parts: list[npt.NDArray[Any] | None], sizes: list[int]) -> bool:
+    """Whether ids count the rows of each shard, or those of the folder, or are not given."""
+    if all(part is None or _is_range(part, 0) for part in parts):
+        return True
+    starts = np.cumsum([0, *sizes])
+    # a .npy whose ids are 0..n-1 is written without them
+    return parts[0] is None and all(
+        part is not None and _is_range(part, start) for part, start in zip(parts[1:], starts[1:], strict=False)
+    )
 
 
 def _is_range(ids: npt.NDArray[Any], start: int) -> bool:

@@ -11,9 +11,6 @@ from ruler.experiment.grid import Cell, Job
 from ruler.experiment.scores import Answers, Scores, compare, compare_shift
 
 T = TypeVar("T")
-Judge = Callable[[Any, Any, Any], Scores]
-"""Sides (forget, retain, held out) of a model, the same of its oracle or None, groups by side or None -> an audit's
-verdict. Auditing lies above this room, so whoever starts a run hands it in; workers import it by its name."""
 
 
 @dataclass(frozen=True)
@@ -24,14 +21,12 @@ class Workplace:
         models: Folder of trained models; None takes the cache.
         checkpoints: Folder of published checkpoints, for imported models.
         device: ``cpu`` or ``cuda``; the protocol runs on a CPU alone.
-        judge: Audits the models of diagnostic studies; None leaves verdicts out.
         language_model: Folder of the clinical study's pretrained model; None looks for one.
     """
 
     models: Path | None = None
     checkpoints: Path | None = None
     device: str = "cpu"
-    judge: Judge | None = None
     language_model: str | None = None
 
 
@@ -69,8 +64,8 @@ class Bench(Protocol):
         """Size of the cell's forget set."""
         ...
 
-    def judge(self, model: Answers, oracle: Answers | None) -> Scores:
-        """What an audit says of a model, where it is asked for."""
+    def audit_model(self, model: Answers, *, oracle: Answers, original: Answers | None = None) -> Scores:
+        """What an audit says of a model; nothing where a study has none."""
         ...
 
 
@@ -115,18 +110,19 @@ def _make_bench(job: Job, workplace: Workplace) -> Bench:
 def measure(cell: Cell, bench: Bench) -> Scores:
     """All numbers of a cell that apply to it.
 
-    An oracle alone has no distance from itself; a pair of oracles is only compared; the original has moved by
-    nothing, so it has no M3.
+    An oracle alone has no distance from itself, and no audit: with no other oracle to compare it with, it could never
+    be called erased. Of a pair of oracles the first is audited as a perfectly unlearned model. The original has moved
+    by nothing, so it has no M3.
     """
     n_forget: Scores = {"n_forget": bench.count_forget(cell)}
     oracle = bench.ask_oracle(cell, cell.seed)
     if cell.other_seed is not None:
-        return n_forget | compare(oracle, bench.ask_oracle(cell, cell.other_seed))
+        other = bench.ask_oracle(cell, cell.other_seed)
+        return n_forget | compare(oracle, other) | bench.audit_model(oracle, oracle=other)
     if cell.method == "oracle":
-        return n_forget | oracle.alone | bench.judge(oracle, None)
+        return n_forget | oracle.alone
     original = bench.ask_original(cell)
-    if cell.method == "original":
-        return n_forget | original.alone | compare(original, oracle) | bench.judge(original, oracle)
-    unlearned = bench.ask_unlearned(cell)
-    scores = n_forget | unlearned.alone | compare(unlearned, oracle) | bench.judge(unlearned, oracle)
-    return scores | compare_shift(unlearned, original, oracle)
+    unlearned = original if cell.method == "original" else bench.ask_unlearned(cell)
+    scores = n_forget | unlearned.alone | compare(unlearned, oracle)
+    scores |= bench.audit_model(unlearned, oracle=oracle, original=original)
+    return scores if cell.method == "original" else scores | compare_shift(unlearned, original, oracle)

@@ -64,7 +64,7 @@ class EnsembleBench:
             self._ask_unlearned(cell)
         return _unwrap(self._of_unlearned.pop(cell))
 
-    def judge(self, model: Answers, oracle: Answers | None) -> Scores:
+    def audit_model(self, model: Answers, *, oracle: Answers, original: Answers | None = None) -> Scores:
         """Nothing: the tabular studies measure and test as the paper does."""
         return {}
 

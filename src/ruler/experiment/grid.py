@@ -11,7 +11,7 @@ from ruler.data import TABULAR_SETS
 from ruler.experiment.domains import DOMAINS
 from ruler.experiment.settings import StudySettings
 
-CELL_VERSIONS = {"protocol": 1, "ensemble": 1, "diagnostic": 3}
+CELL_VERSIONS = {"protocol": 1, "ensemble": 1, "diagnostic": 4}
 """By engine, raised with every change that can move a number in its rows; part of each cell's key."""
 
 _LATER_FIELDS = ("architecture", "forget_choice", "precision", "size")
@@ -168,7 +168,12 @@ def _list_methods(study: StudySettings, *, is_bare: bool = False) -> list[tuple[
 
 
 def _generate_pairs(study: StudySettings) -> Iterator[Cell]:
-    for dataset, forget_seed, fraction in product(study.datasets, study.forget_seeds, study.forget_fractions):
+    models = [
+        (dataset, architecture)
+        for dataset, architecture in product(study.datasets, study.architectures)
+        if dataset not in DOMAINS or architecture in DOMAINS[dataset].architectures
+    ]
+    for (dataset, architecture), forget_seed, fraction in product(models, study.forget_seeds, study.forget_fractions):
         for seed, other_seed in combinations(study.seeds, 2):
             yield Cell(
                 study=study.name,
@@ -181,6 +186,9 @@ def _generate_pairs(study: StudySettings) -> Iterator[Cell]:
                 other_seed=other_seed,
                 engine=study.engine,
                 models=study.models,
+                architecture=architecture,
+                precision=study.precision,
+                size=study.size,
             )
 
 

@@ -59,7 +59,7 @@ class ProtocolBench:
         assert isinstance(model, TabularMLP)  # unlearning works on a copy
         return ask(run_model(model), records)
 
-    def judge(self, model: Answers, oracle: Answers | None) -> Scores:
+    def audit_model(self, model: Answers, *, oracle: Answers, original: Answers | None = None) -> Scores:
         """Nothing: the tabular studies measure and test as the paper does."""
         return {}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from ruler.core.checks import check_number
 from ruler.core.errors import InputError
 from ruler.core.optional import load_optional
-from ruler.experiment.cell import Judge, Workplace
+from ruler.experiment.cell import Workplace
 from ruler.experiment.executors.cluster import ClusterSettings
 from ruler.experiment.executors.local import Task, run_local
 from ruler.experiment.executors.ray import run_ray
@@ -34,7 +34,6 @@ class RunSettings:
         device: ``cpu`` or ``cuda``.
         models: Folder of trained models; None takes the cache.
         checkpoints: Folder of published checkpoints, for studies of imported models.
-        judge: Audits the models of diagnostic studies; None leaves verdicts out.
         language_model: Folder or hub name of the clinical study's pretrained model; None looks for one.
         cluster: Run on a Ray cluster; None runs on this machine alone, without Ray.
     """
@@ -44,7 +43,6 @@ class RunSettings:
     device: str = "cpu"
     models: Path | None = None
     checkpoints: Path | None = None
-    judge: Judge | None = None
     language_model: str | None = None
     cluster: ClusterSettings | None = None
 
@@ -192,9 +190,7 @@ def _write_study_file(studies: Sequence[StudySettings], path: Path) -> None:
 
 def _execute(jobs: Sequence[Job], settings: RunSettings, store: ResultStore, watch: "_Watch") -> None:
     n_cores = _count_cores()
-    workplace = Workplace(
-        settings.models, settings.checkpoints, settings.device, settings.judge, settings.language_model
-    )
+    workplace = Workplace(settings.models, settings.checkpoints, settings.device, settings.language_model)
     if settings.cluster is not None:
         run_ray(
             jobs,

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ruler.auditing.contrasts import CONTRASTS
 from ruler.core.errors import FileFormatError, InputError
 from ruler.core.optional import load_optional
 from ruler.experiment.cell import Outcome
@@ -42,9 +43,11 @@ _CONTROLS = {
     **dict.fromkeys(("m4_placebo", "m4_placebo_sd", "m4_placebo_low", "m4_placebo_high", "m4_placebo_p"), "REAL"),
     "n_groups": "INTEGER",
 }
-_JUDGEMENT = {
-    **dict.fromkeys(("verdict", "m2_verdict", "m4_verdict"), "TEXT"),
-    **dict.fromkeys(("m2_effect", "m4_effect", "m2_p_value", "m4_p_value"), "REAL"),
+_DECIDING = tuple(name for name, contrast in CONTRASTS.items() if contrast.decides)
+_AUDIT = {
+    **dict.fromkeys(("verdict", *(f"{name}_verdict" for name in _DECIDING), "seen"), "TEXT"),
+    **{f"{name}_{value}": "REAL" for name in _DECIDING for value in ("effect", "p_value")},
+    **dict.fromkeys(("damage_similarity", "damage_skill"), "REAL"),
 }
 _VARIANT = {"engine": "TEXT NOT NULL", "models": "TEXT NOT NULL"}
 _DIAGNOSTIC = {
@@ -54,9 +57,9 @@ _DIAGNOSTIC = {
     "size": "TEXT NOT NULL DEFAULT 'full'",
     "model": "TEXT",
     **_CONTROLS,
-    **_JUDGEMENT,
+    **_AUDIT,
 }
-"""Columns that came later: a file from before them gets them when it is opened."""
+"""Columns that came later: a file from before them, or before some of them, gets them when it is opened."""
 _PROVENANCE = {
     "device": "TEXT",
     "elapsed_s": "REAL",
@@ -147,15 +150,16 @@ class ResultStore:
         """Give a file from an earlier version the columns that came since."""
         self._connection.execute("BEGIN IMMEDIATE")
         found = [row[1] for row in self._connection.execute("PRAGMA table_info(results)")]
-        if found == ["key", "version", *_FIRST_COLUMNS]:
+        if set(found) >= {"key", "version", *_FIRST_COLUMNS}:
             for name, kind in _DIAGNOSTIC.items():
-                self._connection.execute(f'ALTER TABLE results ADD COLUMN "{name}" {kind}')
+                if name not in found:
+                    self._connection.execute(f'ALTER TABLE results ADD COLUMN "{name}" {kind}')
         self._connection.execute("COMMIT")
 
     def _has_schema(self) -> bool:
         found = [row[1] for row in self._connection.execute("PRAGMA table_info(results)")]
         triggers = self._connection.execute("SELECT count(*) FROM sqlite_master WHERE type = 'trigger'").fetchone()[0]
-        return found == ["key", "version", *_COLUMNS] and triggers == 2
+        return set(found) == {"key", "version", *_COLUMNS} and triggers == 2
 
     def close(self) -> None:
         """Give the file free."""
@@ -175,8 +179,8 @@ class ResultStore:
         values: dict[str, Any] = asdict(outcome.cell) | outcome.scores | asdict(provenance)
         values |= {"elapsed_s": outcome.elapsed_s, "finished_at": finished_at}
         row = [outcome.cell.key, outcome.cell.version, *(values.get(name) for name in _COLUMNS)]
-        marks = ", ".join("?" * len(row))
-        self._connection.execute(f"INSERT OR IGNORE INTO results VALUES ({marks})", row)
+        names, marks = _quote(("key", "version", *_COLUMNS)), ", ".join("?" * len(row))
+        self._connection.execute(f"INSERT OR IGNORE INTO results ({names}) VALUES ({marks})", row)
 
     def add_failure(self, cell: Cell, error: str, details: str, finished_at: str) -> None:
         """Record that a cell failed; it stays to be done."""

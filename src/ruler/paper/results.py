@@ -16,15 +16,20 @@ _VARIED = ("architecture", "forget_choice")  # what only the diagnostic studies 
 CELL = ("study", "dataset", *_VARIED, "method", "forget_fraction", "seed", *_SETTINGS)
 METRICS = ("m1", "m2", "m2_mean_baseline", "m3", "m4", "mia", *_ACCURACIES)
 REQUIRED = (*(column for column in CELL if column not in _VARIED), "n_forget", *METRICS, "engine")
-# Stores of the tabular studies alone may lack these columns: what stands there then.
+CONTRASTS = ("m2", "m4", "norm", "loss")
+"""Of an audit; rows that were judged before norms and losses were read have M2 and M4 alone."""
+# Stores of the tabular studies alone, and older ones, may lack these columns: what stands there then.
 _TEXT_DEFAULTS = {
     "architecture": "tabular_mlp",
     "forget_choice": "random",
     "size": "full",
-    **dict.fromkeys(("verdict", "m2_verdict", "m4_verdict", "model", "precision", "note")),
+    **dict.fromkeys(("verdict", *(f"{name}_verdict" for name in CONTRASTS), "seen", "model", "precision", "note")),
 }
 _PLACEBO = tuple(f"m4_placebo{end}" for end in ("", "_sd", "_low", "_high", "_p"))
-_AUDIT = ("m2_p_value", "m4_p_value", "m2_effect", "m4_effect", "m4_held_out", *_PLACEBO, "n_groups")
+_AUDIT = (
+    *(f"{name}_{value}" for name in CONTRASTS for value in ("p_value", "effect")),
+    *("damage_similarity", "damage_skill", "m4_held_out", *_PLACEBO, "n_groups"),
+)
 DEFAULTS: dict[str, Any] = {**_TEXT_DEFAULTS, **dict.fromkeys(_AUDIT, math.nan)}
 _TEXT = ("study", "dataset", "method", "engine", *_TEXT_DEFAULTS)
 _DECIMALS = 12  # keys are joined by value: 0.1 must be 0.1 however it was computed

@@ -2,15 +2,17 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from typer.testing import CliRunner
 
+from ruler.auditing.contrasts import CONTRASTS
+from ruler.auditing.findings import Verdict
 from ruler.cli.app import app
 from ruler.core.errors import InputError
 from ruler.experiment.cell import Outcome, Workplace, run_job
 from ruler.experiment.diagnostic.material import SMOKE_IMAGES, SMOKE_PEOPLE, SMOKE_ROWS, load_material
-from ruler.experiment.diagnostic.verdict import judge
 from ruler.experiment.grid import group_jobs, list_cells
 from ruler.experiment.run import RESULTS_FILE, STUDY_FILE, RunSettings, run_studies
 from ruler.experiment.store import Provenance, ResultStore
@@ -31,8 +33,18 @@ def check(outcomes: list[Outcome]) -> None:
         assert outcome.scores is not None, outcome.details
         assert 0 <= float(outcome.scores["m4"]) <= 1
         assert 0 <= float(outcome.scores["m4_held_out"]) <= 1
-        assert outcome.scores["verdict"] in {"erased", "residual", "displaced", "inconclusive", "invalid"}
-        assert ("m2" in outcome.scores) == (outcome.cell.method != "oracle")
+        is_audited = outcome.cell.method != "oracle"
+        assert ("m2" in outcome.scores) == ("verdict" in outcome.scores) == is_audited
+        if is_audited:
+            assert outcome.scores["verdict"] in get_args(Verdict)
+            assert {
+                "m2_effect",
+                "m4_effect",
+                "norm_effect",
+                "loss_effect",
+                "damage_similarity",
+            } <= outcome.scores.keys()
+            assert set(filter(None, str(outcome.scores["seen"]).split(","))) <= CONTRASTS.keys()
 
 
 @pytest.mark.usefixtures("smoke_data")
@@ -41,7 +53,7 @@ def test_large_tables(tmp_path: Path) -> None:
         "large-tabular",
         datasets=("higgs",),
         methods=("neggrad_plus", "bad_teacher"),
-        workplace=Workplace(tmp_path, judge=judge),
+        workplace=Workplace(tmp_path),
     )
     check(outcomes)
     assert {outcome.cell.architecture for outcome in outcomes} == {"tabular_mlp", "residual_mlp", "ft_transformer"}
@@ -53,7 +65,7 @@ def test_images(tmp_path: Path) -> None:
         "images",
         datasets=("svhn",),
         methods=("gradient_ascent", "scrub"),
-        workplace=Workplace(tmp_path, judge=judge),
+        workplace=Workplace(tmp_path),
     )
     check(outcomes)
     assert {outcome.cell.architecture for outcome in outcomes} == {"small_cnn", "resnet18"}
@@ -65,7 +77,7 @@ def test_faces_come_with_placebos_at_the_level_of_people(tmp_path: Path) -> None
         "faces",
         datasets=("lfw",),
         methods=("fine_tuning",),
-        workplace=Workplace(tmp_path, judge=judge),
+        workplace=Workplace(tmp_path),
     )
     check(outcomes)
     choices = {outcome.cell.forget_choice: outcome.scores for outcome in outcomes if outcome.cell.method == "original"}
@@ -82,7 +94,7 @@ def test_clinical_text(tmp_path: Path, language_model: Path) -> None:
         "clinical",
         datasets=("mtsamples", "mtsamples_rows"),
         methods=("neggrad_plus", "scrub"),
-        workplace=Workplace(tmp_path / "models", judge=judge, language_model=str(language_model)),
+        workplace=Workplace(tmp_path / "models", language_model=str(language_model)),
     )
     check(outcomes)
     (model,) = {str(outcome.scores["model"]) for outcome in outcomes if outcome.scores}

@@ -51,13 +51,12 @@ class _Twins:
 def check_forget_twins(evidence: Evidence) -> Iterator[GuardFinding]:
     """Forget records with a twin among the retained, more of them than retain records have among themselves."""
     identical = _find_twins(evidence, "forget", _IDENTICAL)
-    ids = evidence.ids["forget"]
     if identical.is_unusual:
         yield GuardFinding(
             "duplicates",
             "fail" if identical.excess > _MOST else "warn",
             f"{_count(identical)} forget records are identical to a retain record{_usual(identical)}, "
-            f"the first is {say(ids[identical.is_twin.argmax()])}. The model was told to keep what it was told to "
+            f"the first is {_name_first(evidence, identical)}. The model was told to keep what it was told to "
             "forget.",
             "Forget the twins too, or leave these records out of the audit.",
         )
@@ -68,7 +67,7 @@ def check_forget_twins(evidence: Evidence) -> Iterator[GuardFinding]:
             "near_duplicates",
             "warn",
             f"{_count(near)} forget records are nearly identical to a retain record (similarity above {_NEAR})"
-            f"{_usual(near)}, the first is {say(ids[near.is_twin.argmax()])}.",
+            f"{_usual(near)}, the first is {_name_first(evidence, near)}.",
             "Look at these pairs: copies, crops or edits of one record belong on one side.",
         )
 
@@ -91,7 +90,7 @@ def check_held_out_twins(evidence: Evidence) -> Iterator[GuardFinding]:
 
 
 def _find_twins(evidence: Evidence, side: Side, threshold: float) -> _Twins:
-    nearest = evidence.nearest["unlearned"]
+    nearest = evidence.main.nearest
     is_twin = _confirm(evidence, side, "retain", nearest[side], threshold)
     is_usual = _confirm(evidence, "retain", "retain", nearest["retain"], threshold)
     return _Twins(is_twin, float(is_usual.mean()))
@@ -107,7 +106,7 @@ def _find_held_out_forget(evidence: Evidence, usual: float) -> _Twins:
 def _confirm(evidence: Evidence, side: Side, base: Side, nearest: Neighbors, threshold: float) -> npt.NDArray[np.bool_]:
     """Which records have a twin in every model: a record that stands twice does so whoever embeds it."""
     is_twin = nearest.similarity[:, 0] >= threshold
-    sample = evidence.reference if side == "retain" else None
+    sample = evidence.main.reference if side == "retain" else None
     own = np.arange(len(is_twin)) if sample is None else sample
     for sides in evidence.embeddings.values():
         suspects = np.flatnonzero(is_twin)
@@ -116,6 +115,12 @@ def _confirm(evidence: Evidence, side: Side, base: Side, nearest: Neighbors, thr
             pair = sides[side][own[rows]], sides[base][nearest.index[rows, 0]]
             is_twin[rows] = compare_rows(*pair, (side, base)) >= threshold
     return is_twin
+
+
+def _name_first(evidence: Evidence, twins: _Twins) -> str:
+    """Id of the first forget record with a twin, in the order given."""
+    rows = np.flatnonzero(twins.is_twin)
+    return say(evidence.ids["forget"][rows[evidence.order[rows].argmin()]])
 
 
 def _count(twins: _Twins) -> str:

@@ -36,7 +36,7 @@ def check_order(evidence: Evidence) -> Iterator[GuardFinding]:
 def check_sharing(evidence: Evidence) -> Iterator[GuardFinding]:
     """Ids that stand on two sides, although a record is forgotten, retained or held out."""
     for first, second in combinations([side for side in SIDES if side in evidence.ids], 2):
-        if are_row_numbers(evidence.ids[first]) or are_row_numbers(evidence.ids[second]):
+        if not {first, second} <= evidence.named:
             continue
         shared = _intersect(evidence.ids[first], evidence.ids[second])
         if shared:

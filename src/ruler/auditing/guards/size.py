@@ -3,10 +3,9 @@
 import math
 from collections.abc import Iterator
 
-import numpy as np
 from scipy.stats import norm
 
-from ruler.auditing.evidence import Evidence, Side
+from ruler.auditing.evidence import Evidence
 from ruler.auditing.findings import GuardFinding
 
 _LARGE_EFFECT = 0.25  # an AUC of 0.75: three of four pairs told apart
@@ -14,7 +13,9 @@ _LARGE_EFFECT = 0.25  # an AUC of 0.75: three of four pairs told apart
 
 def check_size(evidence: Evidence) -> Iterator[GuardFinding]:
     """A forget set with which erasure could not be shown even if it looked exactly like its control."""
-    n_forget, n_control = (_count_units(evidence, side) for side in ("forget", evidence.control))
+    if not evidence.has_held_out:
+        return
+    n_forget, n_control = evidence.count_units("forget"), evidence.count_units("held_out")
     margin, alpha = evidence.settings.margin, evidence.settings.alpha
     spread = math.sqrt((n_forget + n_control + 1) / (12 * n_forget * n_control))  # of an AUC without ties
     reach = float(norm.ppf(1 - alpha)) * spread
@@ -22,21 +23,17 @@ def check_size(evidence: Evidence) -> Iterator[GuardFinding]:
         return
     visible = float(norm.ppf(1 - alpha / 2) + norm.ppf(evidence.settings.power)) * spread
     is_blind = visible >= _LARGE_EFFECT
-    unit, control = "groups" if "forget" in evidence.groups else "records", evidence.control.replace("_", "-")
+    unit = "groups" if "forget" in evidence.groups else "records"
     left = "Only the largest residuals can be found" if is_blind else "Residuals can still be found"
     yield GuardFinding(
         "too_few_records",
         "warn" if is_blind else "note",
-        f"{n_forget} forget {unit} against {n_control} {control} ones are too few to show erasure: even an AUC of "
+        f"{n_forget} forget {unit} against {n_control} held-out ones are too few to show erasure: even an AUC of "
         f"exactly 0.5 would be known to within {reach:.3f} only, and the margin is {margin:g}. {left}: an AUC of "
         f"{min(1.0, 0.5 + visible):.2f} or {max(0.0, 0.5 - visible):.2f}.",
         f"Audit at least {_advise(n_control, (margin / float(norm.ppf(1 - alpha))) ** 2)}, or set a wider margin "
         "that you can defend.",
     )
-
-
-def _count_units(evidence: Evidence, side: Side) -> int:
-    return len(np.unique(evidence.groups[side])) if side in evidence.groups else len(evidence.ids[side])
 
 
 def _advise(n_control: int, variance: float) -> str:

@@ -5,25 +5,56 @@ After a change of the findings, write the schema anew: ``python -m ruler.auditin
 """
 
 import json
+import math
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.json_schema import GenerateJsonSchema
 
-from ruler.auditing.findings import Distributions, GuardFinding, MetricFinding, Pairing, Report, Verdict
+from ruler.auditing.findings import (
+    Damage,
+    Distributions,
+    GuardFinding,
+    MetricFinding,
+    Pairing,
+    Privacy,
+    Report,
+    Verdict,
+)
 from ruler.auditing.settings import AuditSettings
 from ruler.core.files import write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
 
-VERSION: Literal[1] = 1
+VERSION: Literal[2] = 2
 SCHEMA_PATH = Path(__file__).with_name("schema.json")
 _NOT_NUMBERS = ["NaN", "Infinity", "-Infinity"]
+_ROUNDING = 1e-9
+_PART = (0.0, 1.0)
+_AUC = (-0.5, 1.5)  # the hybrid test reports 0.5 plus a difference of two AUCs
+_COUNT = (0.0, math.inf)
+# least and largest value of a number, or of both ends of an interval, by class and field; NaN is always allowed
+_BOUNDS: dict[str, dict[str, tuple[float, float]]] = {
+    "MetricFinding": {
+        **dict.fromkeys(("p_value", "equivalence_p_value", "adjusted_p_value"), _PART),
+        **dict.fromkeys(("effect", "effect_interval", "spread", "spread_interval", "original_effect"), _AUC),
+        **dict.fromkeys(("n_forget", "n_control", "n_needed", "minimum_detectable_effect", "reference_error"), _COUNT),
+        "margin": (0.0, 0.5),
+    },
+    "LayerFinding": dict.fromkeys(("effect", "effect_interval", "spread", "spread_interval", "original_effect"), _AUC),
+    "Sensitivity": {"effect": _PART, "p_value": _PART},
+    "Damage": {"similarity": _PART, "least_similarity": _PART},
+    "Privacy": {
+        "epsilon": _COUNT,
+        **dict.fromkeys(("confidence", "true_positive_rate", "true_positive_interval"), _PART),
+    },
+    "GroupPart": {**dict.fromkeys(("n_records", "n_flagged"), _COUNT), "p_value": _PART, "q_value": _PART},
+}
 
 
 class _Part(BaseModel):
@@ -32,10 +63,10 @@ class _Part(BaseModel):
 
 
 class DistributionsPart(_Part):
-    """Values a record, for plots."""
+    """Values per record, for plots."""
 
-    oracle_similarity: dict[str, list[float]]
-    nearest_similarity: dict[str, list[float]]
+    scores: dict[str, dict[str, list[float]]]
+    roc: dict[str, tuple[list[float], list[float]]]
     rank_edges: list[float]
     rank_counts: dict[str, list[float]]
 
@@ -48,6 +79,7 @@ class GroupPart(_Part):
     oracle_similarity: float
     nearest_similarity: float
     shift: float
+    loss_gap: float
     n_flagged: int
     p_value: float
     q_value: float
@@ -55,7 +87,7 @@ class GroupPart(_Part):
 
 
 class RecordsPart(_Part):
-    """The file beside this one that holds a row a forget record."""
+    """The file beside this one that holds one row per forget record."""
 
     file: Literal["records.parquet"] = "records.parquet"
     sha256: str = Field(pattern="^[0-9a-f]{64}$")
@@ -67,10 +99,13 @@ class ReportDocument(_Part):
     """The whole of report.json."""
 
     format: Literal["ruler-report"] = "ruler-report"
-    version: Literal[1] = VERSION
+    version: Literal[2] = VERSION
     verdict: Verdict
     reason: str
-    metrics: dict[Literal["m1", "m2", "m3", "m4"], MetricFinding]
+    needs: list[str]
+    metrics: dict[Annotated[str, Field(pattern="^[a-z][a-z0-9_]{0,39}$")], MetricFinding]
+    damage: Damage | None
+    privacy: Privacy | None
     groups: list[GroupPart] | None
     guards: list[GuardFinding]
     settings: AuditSettings
@@ -80,13 +115,36 @@ class ReportDocument(_Part):
     outputs: dict[str, dict[str, float]]
     records: RecordsPart
 
+    @model_validator(mode="after")
+    def _check_bounds(self) -> "ReportDocument":
+        for part in (*self.metrics.values(), self.damage, self.privacy, *(self.groups or ())):
+            _check_part(part)
+        if any(len(false) != len(true) for false, true in self.distributions.roc.values()):
+            raise ValueError("roc must hold as many true as false positive rates")
+        return self
+
+
+def _check_part(part: Any) -> None:
+    """Refuse numbers that cannot be; parts of a part are looked into."""
+    for name, value in vars(part).items() if part is not None else ():
+        for entry in value if isinstance(value, tuple) else (value,):
+            if is_dataclass(entry):
+                _check_part(entry)
+        low, high = _BOUNDS.get(type(part).__name__, {}).get(name, (-math.inf, math.inf))
+        numbers = value if isinstance(value, tuple) else (value,)
+        if any(isinstance(one, int | float) and (one < low - _ROUNDING or one > high + _ROUNDING) for one in numbers):
+            raise ValueError(f"{name} must lie between {low:g} and {high:g}; got {value}")
+
 
 def write_document(report: Report, *, records_digest: str) -> str:
     """The text of report.json."""
     content = {
         "verdict": report.verdict,
         "reason": report.reason,
+        "needs": report.needs,
         "metrics": {name: asdict(metric) for name, metric in report.metrics.items()},
+        "damage": None if report.damage is None else asdict(report.damage),
+        "privacy": None if report.privacy is None else asdict(report.privacy),
         "groups": None if report.groups is None else report.groups.to_dict(orient="records"),
         "guards": [asdict(guard) for guard in report.guards],
         "settings": asdict(report.settings),
@@ -115,13 +173,19 @@ def read_document(document: ReportDocument, records: "pd.DataFrame") -> Report:
         settings=document.settings,
         provenance=document.provenance,
         distributions=Distributions(
-            oracle_similarity=_as_arrays(document.distributions.oracle_similarity),
-            nearest_similarity=_as_arrays(document.distributions.nearest_similarity),
+            scores={name: _as_arrays(sides) for name, sides in document.distributions.scores.items()},
+            roc={
+                name: (np.asarray(false, dtype=np.float64), np.asarray(true, dtype=np.float64))
+                for name, (false, true) in document.distributions.roc.items()
+            },
             rank_edges=np.asarray(document.distributions.rank_edges, dtype=np.float64),
             rank_counts=_as_arrays(document.distributions.rank_counts),
         ),
         pairing=document.pairing,
         outputs=document.outputs,
+        needs=document.needs,
+        damage=document.damage,
+        privacy=document.privacy,
     )
 
 
@@ -153,6 +217,8 @@ class _SchemaWriter(GenerateJsonSchema):
         return {"anyOf": [{"type": "number"}, {"enum": _NOT_NUMBERS}]}
 
     def encode_default(self, dft: Any) -> Any:
+        if isinstance(dft, tuple):
+            return [self.encode_default(entry) for entry in dft]
         return "NaN" if isinstance(dft, float) and dft != dft else super().encode_default(dft)
 
 
@@ -161,15 +227,34 @@ def describe_schema() -> dict[str, Any]:
 
     Example:
         >>> describe_schema()["properties"]["version"]["const"]
-        1
+        2
     """
     schema = ReportDocument.model_json_schema(mode="serialization", schema_generator=_SchemaWriter)
+    for part, bounds in _BOUNDS.items():
+        for name, (low, high) in bounds.items():
+            _bound_numbers(schema["$defs"][part]["properties"][name], low, high)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"urn:ruler:report:{VERSION}",
         "title": "RULER audit report",
         **{key: value for key, value in schema.items() if key != "title"},
     }
+
+
+def _bound_numbers(schema: Any, low: float, high: float) -> None:
+    """Write the bounds beside every number in the schema of a field."""
+    if isinstance(schema, list):
+        for entry in schema:
+            _bound_numbers(entry, low, high)
+    elif isinstance(schema, dict):
+        if schema.get("type") in ("number", "integer"):
+            schema["minimum"] = int(low) if low == int(low) else low
+            if math.isfinite(high):
+                schema["maximum"] = int(high) if high == int(high) else high
+        if schema.get("enum") == _NOT_NUMBERS:
+            schema["enum"] = ["NaN"] if math.isfinite(high) else ["NaN", "Infinity"]
+        for key in ("anyOf", "prefixItems"):
+            _bound_numbers(schema.get(key), low, high)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
 """Report <-> folder: three files that are written together or not at all."""
 
 import hashlib
+import json
 import os
 import shutil
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ruler.auditing.findings import Report
 from ruler.auditing.report.records_file import read_records, write_records
@@ -74,6 +75,23 @@ def _render(report: Report) -> dict[str, bytes]:
     return dict(zip(NAMES, (records, page, text.encode("utf-8", "backslashreplace")), strict=True))
 
 
+def describe_report(report: Report) -> dict[str, Any]:
+    """What report.json holds, as plain Python that JSON can carry: numbers that are not known are the text "NaN".
+
+    Args:
+        report: Of an audit.
+
+    Returns:
+        The content of report.json without the SHA-256 of the records, which are not written here.
+    """
+    load_optional("pydantic", "describing a report")
+    from ruler.auditing.report.document import write_document
+
+    content: dict[str, Any] = json.loads(write_document(report, records_digest=64 * "0"))
+    del content["records"]["sha256"]
+    return content
+
+
 def load_report(folder: Path) -> Report:
     """The report that `save_report` wrote; nothing in its files is executed.
 
@@ -102,7 +120,7 @@ def load_report(folder: Path) -> Report:
 def _read_document_file(path: Path) -> "ReportDocument":
     from pydantic import ValidationError
 
-    from ruler.auditing.report.document import ReportDocument
+    from ruler.auditing.report.document import VERSION, ReportDocument
 
     content = _read_bytes(path, most_bytes=_MOST_JSON_BYTES)
     try:
@@ -110,9 +128,17 @@ def _read_document_file(path: Path) -> "ReportDocument":
     except InputError as error:
         raise FileFormatError(f"{path} must hold sound settings; got: {error}") from error
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
+        found = error.errors(include_url=False)
+        if any(one["loc"] == ("version",) and one["input"] == 1 for one in found):
+            raise FileFormatError(
+                f"{path} must be a RULER report of version {VERSION}; got version 1, which an older RULER wrote by "
+                "rules that no longer hold. Audit again."
+            ) from error
+        first = found[0]
         place = ".".join(map(str, first["loc"]))[:200] or "the file"
-        raise FileFormatError(f"{path} must be a RULER report of version 1; got {place}: {first['msg']}.") from error
+        raise FileFormatError(
+            f"{path} must be a RULER report of version {VERSION}; got {place}: {first['msg']}."
+        ) from error
 
 
 def _read_bytes(path: Path, most_bytes: int | None = None) -> bytes:

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from ruler.auditing.findings import Report
-from ruler.auditing.records import ALIKE
+from ruler.auditing.records import ALIKE, NOT_JUDGED
 from ruler.auditing.report.display import choose_digits, format_number, format_p, is_missing, show_text
 
 if TYPE_CHECKING:
     import pandas as pd
 
+PLAIN = [ALIKE, NOT_JUDGED]  # findings of records that do not stand out
 _N_FIRST = 25
 _MOST_CHARACTERS = 8_000_000
 _BREAKING = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
@@ -28,17 +29,23 @@ _COLUMNS = {
     "finding": (
         "Finding",
         "finding",
-        f"How it stands out, where q is at most the audit\u2019s alpha; else \u201c{ALIKE}\u201d.",
+        f"How it stands out, where q is at most the audit\u2019s alpha; else \u201c{ALIKE}\u201d, or "
+        f"\u201c{NOT_JUDGED}\u201d where there is no q.",
     ),
     "q_value": ("q", "p", "p after Benjamini and Hochberg\u2019s correction: the share of false alarms at this cut."),
-    "p_value": ("p", "p", "Chance of a control record at least as far out."),
+    "p_value": ("p", "p", "Chance that a held-out record is at least as far out, by all deciding scores together."),
     "oracle_similarity": ("Oracle similarity", "number", "Cosine similarity to the same record in the oracle."),
     "oracle_gap": ("Oracle gap", "signed", "Oracle similarity less the median of the retain records."),
-    "oracle_p_value": ("p, oracle", "p", "The p-value from oracle similarity alone."),
     "nearest_similarity": ("Nearest similarity", "number", "Cosine similarity to the nearest retain record."),
     "nearest_retain": ("Nearest retain", "text", "The id of that retain record."),
     "percentile_rank": ("Rank", "number", "Share of retain records that lie no closer to their own nearest."),
-    "nearest_p_value": ("p, nearest", "p", "The p-value from nearest similarity alone."),
+    "norm_ratio": ("Norm ratio", "number", "Norm of its representation over that in the oracle; 1 is the same."),
+    "loss": ("Loss", "number", "The model\u2019s loss on the record."),
+    "loss_gap": (
+        "Loss gap",
+        "signed",
+        "Loss less the oracle\u2019s; below 0, the model answers better than the oracle.",
+    ),
     "shift": ("Shift", "signed", "Above 0: unlearning moved the record towards the oracle; below 0: away."),
 }
 
@@ -101,7 +108,7 @@ def _show(frame: "pd.DataFrame", noun: str) -> PageTable:
         n_rows=len(frame),
         columns=columns,
         first=tuple(zip(*cells, strict=True)),
-        data=_embed({"noun": noun, "alike": ALIKE, "columns": [vars(column) for column in columns], "values": values}),
+        data=_embed({"noun": noun, "plain": PLAIN, "columns": [vars(column) for column in columns], "values": values}),
         findings=tuple(sorted({str(finding) for finding in findings if finding})),
         is_clipped=any(isinstance(cell, str) and len(cell) > limit for cells in values.values() for cell in cells),
     )

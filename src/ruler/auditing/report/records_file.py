@@ -1,4 +1,4 @@
-"""Records <-> records.parquet, one row a forget record."""
+"""Records <-> records.parquet, one row per forget record."""
 
 import io
 from typing import TYPE_CHECKING, Any

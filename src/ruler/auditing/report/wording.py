@@ -1,161 +1,242 @@
-"""What a verdict means and does not mean, and what each metric asks, in plain words."""
+"""What a verdict means and does not mean, in plain words, with the contrasts and layers that it speaks of."""
 
 import math
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
-from ruler.auditing.findings import Control, MetricFinding, Report
-from ruler.auditing.report.display import count_records
+from ruler.auditing.contrasts import CONTRASTS
+from ruler.auditing.findings import Control, Interval, MetricFinding, Report
+from ruler.auditing.report.display import count_records, format_interval, format_number, format_p
+from ruler.auditing.settings import AuditSettings
 
-DECIDING = ("m2", "m4")
+DECIDING = [name for name, contrast in CONTRASTS.items() if contrast.decides]
+DECLARED = "declared by whoever ran the audit, not verified"
+_MOST_NAMED = 4
 
 _HEADLINES = {
-    "erased": "No trace of the forgotten records was found, and the test was sharp enough to see one.",
+    "erased": "No trace beyond the margin was found, and the audit was shown able to see one.",
     "residual": "Traces of the forgotten records remain in the model.",
-    "displaced": "The forgotten records were pushed aside, not erased.",
+    "displaced": "Unlearning left a new mark on the forgotten records.",
+    "damaged": "The model is damaged, so what it has forgotten cannot be judged.",
     "inconclusive": "The evidence does not settle whether the records were forgotten.",
     "invalid": "The evidence is unsound, so this audit gives no verdict.",
 }
-
-_WITHOUT_ORACLE = "No trace of the forgotten records was found by the one measure that needs no oracle."
-_WITHIN_MARGIN = "What is left of the forgotten records lies within the agreed margin."
+_WITHIN_MARGIN = "What is left of the forgotten records lies within the margin."
 
 _NOT_MEANING = {
-    "erased": "It says nothing about other layers, the model\u2019s outputs, other copies of the model, logs or "
-    "backups, and a single record can differ from the rest.{use} It is a measurement, not a legal finding.",
-    "residual": "It does not mean that the records can be read out of the model or that its outputs reveal them. "
-    "It means that the model does not treat them like records it never learned from.",
+    "erased": "It says nothing about other contrasts, other layers, other copies of the model, logs or backups. A weak "
+    "mark on a few records can be missed. It rests on an oracle and on held-out records that were {declared}. It is a "
+    "measurement, not a legal finding.",
+    "residual": "It does not mean that the records can be read out of the model. It means that the model does not "
+    "treat them like records it never learned from.",
     "displaced": "It does not mean that the old traces are still there, nor that they are gone. "
     "A new mark can itself give away which records were to be forgotten.",
+    "damaged": "It does not mean that the records were forgotten: a model that no longer works can hide what it "
+    "remembers. Nor does it mean that they are remembered.",
     "inconclusive": "It is not a sign of erasure, for no difference found is not the same as no difference; "
     "nor is it a sign of failure.",
     "invalid": "It does not mean that unlearning failed, nor that it worked. "
     "Mend the evidence as described and audit again.",
 }
 
-_USE_UNKNOWN = (
-    " Nor does it say that the model still works, which this audit could not see: one that no longer tells any records "
-    "apart would pass as well."
-)
-
 CONTROLS: dict[Control, str] = {
-    "held-out": "records that no model was trained on",
-    "placebo": "sets drawn at random from the forget and retain records together",
+    "held-out": "held-out records, which no model was trained on",
     "none": "no other records",
 }
-
 CONTROL_NOTES: dict[Control, str] = {
-    "held-out": "Held-out records are the fair comparison: after perfect erasure, the model has learned from neither.",
-    "placebo": "No held-out records were given, so random sets of the audit\u2019s own records stood in for them. "
-    "This control is weaker: give held-out records for a verdict that carries more weight.",
-    "none": "There was nothing to compare the forget records with.",
+    "held-out": "Held-out records are the fair comparison if they are of the same kind as the forget records: after "
+    "perfect erasure, the model has learned from neither. That no model was trained on them is " + DECLARED + ".",
+    "none": "No held-out records were given, so there are numbers and guards but no test, and no verdict other than "
+    "inconclusive.",
+}
+TESTS = {
+    "permutation": "permutation test",
+    "hybrid": "hybrid test, several oracles",
+    "none": "no test",
 }
 
 
-@dataclass(frozen=True)
-class MetricWords:
-    """A metric for a reader who never saw it.
+def name_contrast(name: str) -> str:
+    """A contrast in running text.
 
-    Args:
-        title: Its name in the paper.
-        question: What its number answers.
-        reading: How to read the number.
-        paper_rule: Why the paper's fixed null is not a valid one; empty where it has none.
+    Example:
+        >>> name_contrast("m2"), name_contrast("loss")
+        ('M2', 'loss')
     """
-
-    title: str
-    question: str
-    reading: str
-    paper_rule: str
+    return name.upper() if re.fullmatch(r"m\d", name) else name
 
 
-METRICS = {
-    "m1": MetricWords(
-        "Oracle similarity",
-        "Are the forget records where a model that never saw them would put them?",
-        "Mean cosine similarity to the oracle, a model retrained without them; 1 is the same direction. "
-        "It describes; it has no part in the verdict.",
-        "",
-    ),
-    "m2": MetricWords(
-        "Calibration gap",
-        "Do the forget records agree with the oracle as well as other records do?",
-        "Mean similarity of the forget records less the median of the retain records. The test compares the forget "
-        "records\u2019 similarities with the control\u2019s.",
-        "A mean less a median is not 0 for skewed similarities: perfectly unlearned models fall below 0 in most runs.",
-    ),
-    "m3": MetricWords(
-        "Representation shift",
-        "Did unlearning move the forget records towards the oracle?",
-        "Above 0: towards; below 0: away. It needs the original model. It describes; it has no part in the verdict.",
-        "A shift says which way records moved, not whether they arrived.",
-    ),
-    "m4": MetricWords(
-        "Percentile rank",
-        "Do the forget records lie unusually close to, or far from, the records that were kept?",
-        "Rank of each forget record\u2019s nearest-retain similarity among the retain records\u2019 own. "
-        "The test compares the nearest-retain similarities with the control\u2019s.",
-        "All ranks share one gallery and ties take the top rank, so 0.5 is rejected too often even with nothing "
-        "remembered; and which records were drawn moves it by itself.",
-    ),
-}
+def title_contrast(name: str) -> str:
+    """A contrast as a heading; one that this version does not know goes by its name.
+
+    Example:
+        >>> title_contrast("m2"), title_contrast("loss"), title_contrast("mine")
+        ('M2 calibration gap', 'Loss', 'mine')
+    """
+    if name not in CONTRASTS:
+        return name
+    title = CONTRASTS[name].title
+    return f"{name.upper()} {title.lower()}" if name_contrast(name) != name else title
+
+
+def list_metrics(report: Report, *, is_deciding: bool = False) -> list[MetricFinding]:
+    """The findings in the order of the table of contrasts, unknown ones last; all, or only those that decide."""
+    order = list(CONTRASTS)
+    found = sorted(report.metrics.items(), key=lambda item: order.index(item[0]) if item[0] in order else len(order))
+    return [metric for name, metric in found if not is_deciding or name in DECIDING]
+
+
+def name_verdict(metric: MetricFinding) -> str:
+    """The verdict of one contrast, which alone erases nothing: within the margin, and whether it could have seen."""
+    if metric.verdict != "erased":
+        return metric.verdict
+    return "within margin, blind" if choose_tone(metric) == "blind" else "within margin"
+
+
+def choose_tone(metric: MetricFinding) -> str:
+    """What colours a contrast: its verdict, except where it is within the margin but could have seen nothing."""
+    is_seen = metric.sensitivity is not None and metric.sensitivity.is_seen
+    return metric.verdict if is_seen or metric.verdict != "erased" else "blind"
 
 
 def find_control(report: Report) -> Control:
-    """Whom the deciding metrics compared the forget records with."""
-    controls = [report.metrics[name].control for name in DECIDING if name in report.metrics]
+    """Whom the deciding contrasts compared the forget records with."""
+    controls = [metric.control for metric in list_metrics(report, is_deciding=True)]
     return next((control for control in controls if control != "none"), "none")
 
 
-def find_strongest(report: Report) -> MetricFinding | None:
-    """The metric with the largest contrast, among those that carry the overall verdict if any does."""
-    measured = [m for n, m in report.metrics.items() if n in DECIDING and math.isfinite(m.effect)]
-    carrying = [m for m in measured if m.verdict == report.verdict]
-    return max(carrying or measured, key=lambda metric: abs(metric.effect - 0.5), default=None)
+def find_layers(report: Report) -> list[str]:
+    """Names of the layers that were read, in order; empty where they have none."""
+    known = report.provenance.get("layers")
+    if isinstance(known, list | tuple) and known:
+        return [str(name) for name in known if name is not None]
+    for metric in report.metrics.values():
+        if metric.layers:
+            return [one.layer for one in metric.layers]
+    return list(dict.fromkeys(metric.layer for metric in report.metrics.values() if metric.layer is not None))
+
+
+def describe_layers(report: Report) -> str:
+    """Where the representations were read, for the middle of a sentence."""
+    names = find_layers(report)
+    if not names:
+        return "the layer that was read"
+    if len(names) == 1:
+        return f"the layer {names[0]}"
+    if len(names) <= _MOST_NAMED:
+        return f"these layers ({', '.join(names)})"
+    return f"these layers ({len(names)}, from {names[0]} to {names[-1]})"
+
+
+def explain_scope(report: Report) -> str:
+    """By which contrasts and at which layers the verdict speaks: the beginning of its sentence."""
+    names = [name_contrast(metric.name) for metric in list_metrics(report, is_deciding=True)]
+    if not names:
+        return f"At {describe_layers(report)}"
+    by = f"By these contrasts ({', '.join(names)})" if len(names) > 1 else f"By this contrast ({names[0]})"
+    return f"{by}, at {describe_layers(report)}"
+
+
+@dataclass(frozen=True)
+class Telling:
+    """The strongest contrast between forget and held-out records.
+
+    Args:
+        metric: Where it was seen.
+        kind: Whether the forget records lie higher or lower, or scatter more or less.
+        effect: Its AUC.
+        interval: Of that AUC.
+        is_only: No other contrast was measured.
+    """
+
+    metric: MetricFinding
+    kind: Literal["place", "spread"]
+    effect: float
+    interval: Interval
+    is_only: bool
+
+
+def find_strongest(report: Report) -> Telling | None:
+    """The largest contrast, in place or spread, among the metrics that carry the overall verdict if any does.
+
+    None where there is none, or where it does not speak of forgetting: in invalid evidence, in a damaged model.
+    """
+    if report.verdict in ("invalid", "damaged"):
+        return None
+    measured = [m for m in list_metrics(report, is_deciding=True) if math.isfinite(m.effect)]
+    carrying = [m for m in measured if m.verdict == report.verdict] or measured
+    is_only = len(measured) == 1
+    found = [Telling(m, "place", m.effect, m.effect_interval, is_only) for m in carrying]
+    found += [Telling(m, "spread", m.spread, m.spread_interval, is_only) for m in carrying if math.isfinite(m.spread)]
+    return max(found, key=lambda telling: abs(telling.effect - 0.5), default=None)
 
 
 def choose_headline(report: Report) -> str:
     """The verdict as one plain sentence; erased records in which a difference was seen are not called traceless."""
-    deciding = [metric for name, metric in report.metrics.items() if name in DECIDING]
+    deciding = list_metrics(report, is_deciding=True)
     if report.verdict == "erased" and any(metric.p_value <= report.settings.alpha for metric in deciding):
         return _WITHIN_MARGIN
-    if report.verdict == "erased" and "m2" not in report.metrics:
-        return _WITHOUT_ORACLE
     return _HEADLINES[report.verdict]
 
 
 def explain_meaning(report: Report) -> str:
     """What the verdict means for the forget records."""
     who = f"the {count_records(len(report.records), 'forgotten record')}"
-    control = CONTROLS[find_control(report)]
+    scope = explain_scope(report)
     if report.verdict == "erased":
-        return f"In the layer that was examined, {who} cannot be told from {control} by more than the agreed margin."
-    if report.verdict == "residual":
-        return f"In the layer that was examined, {who} still differ from {control}. {_explain_sign(report)}"
-    if report.verdict == "displaced":
         return (
-            f"In the layer that was examined, {who} differ from {control} in a way that unlearning itself made. "
+            f"{scope}, {who} cannot be told from held-out records by more than the margin, and no single record stands "
+            f"out. {_explain_sensitivity(report)}"
+        )
+    if report.verdict in ("residual", "displaced"):
+        seen = [name_contrast(metric.name) for metric in report.metrics.values() if metric.verdict == report.verdict]
+        where = f" ({_join(seen)})" if seen else ""
+        if report.verdict == "residual":
+            return f"{scope}, {who} still differ from held-out records{where}. {_explain_sign(report)}"
+        return (
+            f"{scope}, {who} differ from held-out records{where}, but not as memory made them differ. "
             f"{_explain_sign(report)}"
         )
+    if report.verdict == "damaged":
+        cause = report.damage.reason if report.damage is not None else ""
+        return f"{cause} Erased means that a working model forgot; this model does not pass as a working one.".strip()
     if report.verdict == "inconclusive":
+        if find_control(report) == "none":
+            return (
+                f"{scope}, {who} could not be compared with anything, for no held-out records were given. "
+                "The numbers describe; they decide nothing."
+            )
         return (
-            f"In the layer that was examined, {who} could neither be told from {control} nor be shown to be like them. "
+            f"{scope}, the audit could show neither that {who} are remembered nor that they were erased. "
             f"{_explain_power(report)}"
-        )
+        ).strip()
     n_failed = sum(guard.severity == "fail" for guard in report.guards)
     checks = "A check" if n_failed <= 1 else f"{n_failed} checks"
     return f"{checks} of the evidence failed, so the numbers below may not mean what they seem to."
 
 
 def explain_guesses(report: Report) -> str:
-    """How often a forget record is told from a control record, with chance and margin; empty where no metric says."""
+    """How often a forget record is told from a held-out one, with chance and margin; empty where no metric says."""
     strongest = find_strongest(report)
-    if strongest is None or report.verdict == "invalid":
+    if strongest is None:
         return ""
     return (
-        f"Shown one forget and one control record, whoever sees the representations tells them apart in "
+        f"Shown one forget and one held-out record, {describe_telling(strongest)} tells them apart in "
         f"{count_right_guesses(strongest.effect)} of 100 tries; 50 is chance, and up to "
-        f"{round(100 * (0.5 + report.settings.margin))} count as erased."
+        f"{round(100 * (0.5 + report.settings.margin))} lie within the margin."
     )
+
+
+def describe_telling(strongest: Telling) -> str:
+    """By what the records are told apart, for the middle of a sentence."""
+    metric = strongest.metric
+    name = name_contrast(metric.name) if strongest.kind == "place" else f"the spread of {name_contrast(metric.name)}"
+    where = f" at layer {metric.layer}" if metric.layer is not None else ""
+    beyond = ", beyond what the oracles show too," if metric.test == "hybrid" else ""
+    which = "this contrast" if strongest.is_only else "the most telling of these contrasts"
+    return f"{which} ({name}{where}){beyond}"
 
 
 def count_right_guesses(effect: float) -> int:
@@ -171,29 +252,207 @@ def count_right_guesses(effect: float) -> int:
 
 def explain_limits(report: Report) -> str:
     """What the verdict does not mean."""
-    is_use_known = "retain_accuracy" in report.outputs.get("unlearned", {})
-    return _NOT_MEANING[report.verdict].format(use="" if is_use_known else _USE_UNKNOWN)
+    return _NOT_MEANING[report.verdict].format(declared=DECLARED)
+
+
+def explain_margin(settings: AuditSettings) -> str:
+    """What the margin is, what it means, and who chose it."""
+    return (
+        f"The margin is {settings.margin:g}: a contrast counts as erased only if it is shown to tell a forget record "
+        f"from a held-out one in at most {round(100 * (0.5 + settings.margin))} of 100 pairs. Chosen by: "
+        f"{name_chooser('margin', settings)}."
+    )
+
+
+def explain_share_limit(settings: AuditSettings) -> str:
+    """What the limit of the share left is, what it means, and who chose it."""
+    return (
+        f"The limit of the share left is {settings.share_limit:.0%}: of a contrast that was seen in the positive "
+        f"control, less than that may be left, with a confidence of {1 - settings.alpha:.0%}, for a model to count as "
+        f"erased. Chosen by: {name_chooser('share_limit', settings)}."
+    )
+
+
+def name_chooser(name: Literal["margin", "share_limit"], settings: AuditSettings) -> str:
+    """Who chose a setting that the verdict rests on.
+
+    Example:
+        >>> name_chooser("margin", AuditSettings()), name_chooser("margin", AuditSettings(margin=0.05))
+        ('default of the software', 'whoever ran the audit, no name given')
+    """
+    if name == "margin" and settings.margin_chosen_by is not None:
+        return settings.margin_chosen_by
+    is_default = getattr(settings, name) == AuditSettings.__dataclass_fields__[name].default
+    return "default of the software" if is_default else "whoever ran the audit, no name given"
+
+
+@dataclass(frozen=True)
+class SensitivityWords:
+    """A deciding contrast in the positive control, as a row for a reader."""
+
+    name: str
+    title: str
+    source: str
+    effect: str
+    p_value: str
+    is_seen: bool
+    share_left: str
+    share_interval: str
+    share_upper: str
+    words: str
+
+
+_SOURCES = {"original": "original model", "known members": "known members"}
+
+
+def describe_sensitivity(report: Report) -> list[SensitivityWords]:
+    """For each deciding contrast: was it seen where it had to be, and how much of it is left?"""
+    rows = []
+    for metric in list_metrics(report, is_deciding=True):
+        found = metric.sensitivity
+        rows.append(
+            SensitivityWords(
+                name=metric.name,
+                title=title_contrast(metric.name),
+                source="not tried" if found is None else _SOURCES[found.source],
+                effect=format_number(None if found is None else found.effect, 3),
+                p_value=format_p(None if found is None else found.p_value),
+                is_seen=found is not None and found.is_seen,
+                share_left=_percent(metric.share_left),
+                share_interval=_percents(metric.share_left_interval),
+                share_upper=_percent(metric.share_left_upper),
+                words=_judge_sensitivity(metric, report.settings),
+            )
+        )
+    return rows
+
+
+def _judge_sensitivity(metric: MetricFinding, settings: AuditSettings) -> str:
+    if metric.sensitivity is None:
+        return "It could not be tried, so it clears nothing."
+    if not metric.sensitivity.is_seen:
+        return "Blind here: it clears nothing."
+    upper = metric.share_left_upper
+    if upper is None or math.isnan(upper):
+        return "Seen here; how much is left is not known."
+    if math.isinf(upper):
+        return "Seen here, but too faintly to limit how much is left."
+    is_under = upper < settings.share_limit
+    amount = f"at most {_percent(upper)} is left" if upper > 0 else "nothing is left"
+    return (
+        f"Seen here; {amount}, under the limit of {settings.share_limit:.0%}."
+        if is_under
+        else f"Seen here; up to {_percent(upper)} may be left, over the limit of {settings.share_limit:.0%}."
+    )
+
+
+def _percent(share: float | None) -> str:
+    if share is not None and math.isinf(share):
+        return "no limit"
+    text = format_number(None if share is None else 100 * share, 0)
+    return text if share is None or math.isnan(share) else f"{text}%"
+
+
+def _percents(interval: Interval | None) -> str:
+    if interval is None or any(map(math.isnan, interval)):
+        return ""
+    if all(map(math.isfinite, interval)):
+        return f"{format_interval((100 * interval[0], 100 * interval[1]), 0)}%"
+    return f"[{_percent(interval[0])}, {_percent(interval[1])}]"
+
+
+def describe_damage(report: Report) -> list[tuple[str, str, str, str]]:
+    """What was asked of the retain records: measure, value, least value that passes, and the answer in words."""
+    if report.damage is None:
+        return []
+    damage = report.damage
+    measures = (
+        (
+            "Linear CKA",
+            damage.similarity,
+            damage.least_similarity,
+            "Similarity of the retain records to the oracle: 1 is the same up to rotation and scale, 0 is nothing in "
+            "common.",
+        ),
+        (
+            "Skill",
+            damage.skill,
+            damage.least_skill,
+            "Accuracy on the retain records: 1 is as good as the oracle, 0 no better than always saying the most "
+            "frequent label.",
+        ),
+    )
+    return [
+        (
+            title,
+            format_number(value, 2),
+            format_number(least, 2),
+            f"{'Not measured.' if math.isnan(value) else 'Passes.' if value >= least else 'Too low.'} {meaning}",
+        )
+        for title, value, least, meaning in measures
+    ]
+
+
+def explain_privacy(report: Report) -> list[str]:
+    """What an attacker with the best contrast achieves: one sentence per number."""
+    found = report.privacy
+    if found is None:
+        return []
+    name = name_contrast(found.contrast)
+    level = f"{found.confidence:.0%}"
+    if found.epsilon > 0:
+        bound = (
+            f"By {name}, forget and held-out records are told apart so well that epsilon is at least "
+            f"{format_number(found.epsilon, 2)}, with a confidence of {level}."
+        )
+    else:
+        bound = f"The error rates of {name}, the best contrast, prove no epsilon above 0 (confidence {level})."
+    if math.isnan(found.true_positive_rate):
+        rate = "The true positive rate at 1% false positives needs at least 100 held-out records."
+    else:
+        low, high = found.true_positive_interval
+        interval = format_interval((100 * low, 100 * high), 1)
+        rate = (
+            f"At 1% false positives, {name} finds {100 * found.true_positive_rate:.1f}% of the forget records"
+            f"{f' {interval}%' if interval else ''}; guessing finds 1%."
+        )
+    return [
+        bound,
+        rate,
+        "For epsilon, contrast, side and threshold were chosen on one half of the records and judged on the other. "
+        "Another attack may achieve more.",
+    ]
+
+
+def _explain_sensitivity(report: Report) -> str:
+    seen = [m for m in list_metrics(report, is_deciding=True) if m.sensitivity is not None and m.sensitivity.is_seen]
+    if not seen:
+        return ""
+    sources = {m.sensitivity.source for m in seen if m.sensitivity is not None}
+    whom = (
+        "the forget records were told apart in the original model"
+        if sources == {"original"}
+        else "records that the model was trained on were told apart"
+    )
+    return f"The audit was able to see such records: by {_join([name_contrast(m.name) for m in seen])}, {whom}."
 
 
 def _explain_sign(report: Report) -> str:
     if all(metric.original_effect is None for metric in report.metrics.values()):
-        return (
-            "The original model was not given, so this is the paper\u2019s reading of the difference\u2019s direction."
-        )
+        return "The original model was not given, so this is read from the direction of the difference."
     if report.verdict == "residual":
         return "The original model showed the same contrast before unlearning."
     return "The original model did not show this contrast before unlearning."
 
 
 def _explain_power(report: Report) -> str:
-    metrics = [report.metrics[name] for name in DECIDING if name in report.metrics]
+    metrics = list_metrics(report, is_deciding=True)
     blind = [m.minimum_detectable_effect for m in metrics if math.isfinite(m.minimum_detectable_effect)]
-    needed = [m.n_needed for m in metrics if m.n_needed is not None and m.n_needed > m.n_forget]
-    noun = "forget group" if report.groups is not None else "forget record"
-    sentences = []
-    if blind:
-        least = round(100 * (0.5 + min(max(blind), 0.5)))
-        sentences.append(f"Fewer than {least} right guesses in 100 were likely to be missed.")
-    if needed:
-        sentences.append(f"About {count_records(max(needed), noun)} would show erasure, if it is true.")
-    return " ".join(sentences)
+    if not blind:
+        return ""
+    least = round(100 * (0.5 + min(max(blind), 0.5)))
+    return f"A contrast of under {least} right guesses in 100 was likely to be missed."
+
+
+def _join(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -11,15 +11,18 @@ from ruler.embeddings.formats.entries import Opened
 
 @dataclass(frozen=True)
 class Format:
-    """How one kind of file is read and written; ``open_rows`` where it can be one shard of many."""
+    """How one kind of file is read and written; ``open_rows`` where it can be one shard of many.
 
-    load: Callable[[Path], Embeddings]
+    Readers take the file and the name of what is to serve as strata, or None.
+    """
+
+    load: Callable[[Path, str | None], Opened]
     save: Callable[[Embeddings, Path], None]
-    open_rows: Callable[[Path], Opened] | None = None
+    open_rows: Callable[[Path, str | None], Opened] | None = None
 
 
 FORMATS = {
-    ".npy": Format(npy.load, npy.save, npy.open_rows),
+    ".npy": Format(npy.load, npy.save, npy.load),
     ".npz": Format(npz.load, npz.save),
     ".parquet": Format(parquet.load, parquet.save, parquet.open_rows),
     ".safetensors": Format(safetensors.load, safetensors.save, safetensors.open_rows),

@@ -4,9 +4,9 @@ import errno
 import itertools
 import os
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
@@ -14,8 +14,18 @@ import numpy as np
 import numpy.typing as npt
 
 from ruler.core.errors import FileFormatError, InputError, MissingPackageError
+from ruler.core.types import Embeddings
 
 MATRIX_NAMES = ("values", "embeddings", "embedding")
+BESIDE_NAMES = {
+    "ids": ("ids", "id"),
+    "labels": ("labels", "label"),
+    "losses": ("losses", "loss"),
+    "groups": ("groups", "group"),
+    "strata": ("strata",),
+}
+"""What stands beside the rows, by field of `Embeddings`, under the names that files may give it."""
+
 _LARGEST_RATIO = 100  # deflate reaches 1000 on constant data; embeddings stay far below
 _ALWAYS_ALLOWED_BYTES = 16 << 20
 _MOST_LISTED = 8
@@ -28,13 +38,13 @@ class Opened:
 
     Args:
         values: (n, p) array, memory map, or anything with ``shape``, ``dtype`` and rows by slice or number.
-        ids: (n,) names, or None where the file has none.
+        beside: By field of `Embeddings` (ids, labels, losses, groups, strata), (n,) each; only what the file has.
         layer: Where in the model the rows were read, if the file says so.
         columns: What a table calls its columns of numbers, in order; None where the file names none.
     """
 
     values: Any
-    ids: npt.NDArray[Any] | None = None
+    beside: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
     layer: str | None = None
     columns: tuple[str, ...] | None = None
 
@@ -57,8 +67,40 @@ def find_named(names: Iterable[str], path: Path) -> str | None:
     return known[0] if known else None
 
 
-def pick_matrix(n_dims_of: Mapping[str, int], path: Path) -> str:
-    """The name of the entry that holds the embedding matrix.
+def find_beside(names: Collection[str], path: Path, strata: str | None = None) -> dict[str, str]:
+    """The entries that stand beside the rows, by field of `Embeddings`.
+
+    Args:
+        names: All entries of a file.
+        path: The file, for the error.
+        strata: The entry that is to serve as strata, if it is not called so.
+
+    Raises:
+        FileFormatError: Two names for one field, or no entry of the name that was asked for.
+
+    Example:
+        >>> find_beside(["embedding", "label", "age"], Path("rows.parquet"), strata="age")
+        {'labels': 'label', 'strata': 'age'}
+    """
+    found = {}
+    for name, aliases in BESIDE_NAMES.items():
+        wanted = (strata,) if name == "strata" and strata is not None else aliases
+        known = [alias for alias in wanted if alias in names]
+        if len(known) > 1:
+            raise FileFormatError(
+                f"{path} must hold its {name} under one name; got {_listed(known)}. Rename or remove all but one."
+            )
+        if known:
+            found[name] = known[0]
+    if strata is not None and "strata" not in found:
+        raise FileFormatError(
+            f"{path} must hold the strata that were asked for, {strata!r}; got {_listed(names)}. Check the name."
+        )
+    return found
+
+
+def pick_matrix(n_dims_of: Mapping[str, int], path: Path, beside: Collection[str] = ()) -> str:
+    """The name of the entry that holds the embedding matrix; what stands ``beside`` the rows never is it.
 
     Raises:
         FileFormatError: Several entries of a known name, or none and not exactly one that is 2-D.
@@ -70,7 +112,7 @@ def pick_matrix(n_dims_of: Mapping[str, int], path: Path) -> str:
     named = find_named(n_dims_of, path)
     if named is not None:
         return named
-    matrices = [name for name, n_dims in n_dims_of.items() if n_dims == 2]
+    matrices = [name for name, n_dims in n_dims_of.items() if n_dims == 2 and name not in beside]
     if len(matrices) != 1:
         raise FileFormatError(
             f"{path} must hold one 2-D array, or name it 'values'; got {len(matrices)} of them among "
@@ -124,12 +166,59 @@ def reading_safely(file: Path) -> Iterator[None]:
         if isinstance(error, OSError) and error.errno in _FAULTS_OF_THE_SYSTEM:
             raise FileFormatError(
                 f"{file} must be readable; got: {error.strerror}. Check its rights, the disk with the temporary files, "
-                "and how many files may be open (ulimit -n; one a shard)."
+                "and how many files may be open (ulimit -n; one per shard)."
             ) from None
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise FileFormatError(
             f"{file} must be a sound {file.suffix} file; it cannot be read: {reason.rstrip('.')}. Write it again."
         ) from None
+
+
+def beside_of(embeddings: Embeddings) -> dict[str, npt.NDArray[Any]]:
+    """What stands beside the rows, by field; only what is known."""
+    found = {name: getattr(embeddings, name) for name in BESIDE_NAMES}
+    return {name: values for name, values in found.items() if values is not None}
+
+
+def storable(name: str, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """What stands beside the rows as int64, float64 or text, whatever it came as.
+
+    Args:
+        name: Field of `Embeddings`: ids, labels, losses, groups or strata.
+        values: (n,) or (n, 1).
+
+    Raises:
+        InputError: Nothing of this kind, or an entry is missing.
+
+    Example:
+        >>> storable("groups", np.array(["ann", "bob"], dtype=object)).tolist()
+        ['ann', 'bob']
+    """
+    values = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
+    if name == "ids":
+        return storable_ids(values)
+    if values.dtype.kind in "iub":
+        values = values.astype(np.int64, copy=False)
+    if name == "losses" and values.dtype.kind not in "if":
+        raise InputError(f"losses must be numbers; got {values.dtype}. Leave losses out if unknown.")
+    if values.dtype.kind == "f" or name == "losses":
+        return values.astype(np.float64, copy=False)
+    if values.dtype.kind == "i":
+        return values
+    listed = values.tolist()
+    if any(value is None or value != value for value in listed):
+        raise InputError(f"{name} must be given for every record; got none for some. Fill them in.")
+    if all(isinstance(value, int) for value in listed):
+        return np.array(listed, dtype=np.int64)
+    if all(isinstance(value, int | float) for value in listed):
+        return np.array(listed, dtype=np.float64)
+    if any(isinstance(value, list | dict | bytes) for value in listed):
+        raise InputError(f"{name} must be one number or text per record; got others. Convert them to text.")
+    texts = [str(value) for value in listed]  # dates too
+    for text in texts:
+        if not text.isprintable() and text.encode(errors="replace").decode() != text:
+            raise InputError(f"{name} must be valid Unicode; got {text!r}. Clean the names first.")
+    return np.array(texts, dtype=np.str_)
 
 
 def storable_ids(ids: npt.NDArray[Any]) -> npt.NDArray[Any]:

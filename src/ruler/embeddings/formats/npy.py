@@ -6,20 +6,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ruler.core.errors import FileFormatError
 from ruler.core.types import Embeddings
 from ruler.embeddings.formats.entries import Opened, appearing_whole
 
 
-def load(path: Path) -> Embeddings:
-    """The array, memory-mapped, with the ids that lie beside it."""
-    opened = open_rows(path)
-    return Embeddings(opened.values, opened.ids)
-
-
-def open_rows(path: Path) -> Opened:
+def load(path: Path, strata: str | None = None) -> Opened:
     """The array, memory-mapped, and the ids beside it if there are any."""
+    if strata is not None:
+        raise FileFormatError(
+            f"{path} must have named columns or arrays for strata={strata!r}; .npy has none. Use another format."
+        )
     ids = ids_path(path)
-    return Opened(_map(path), np.array(_map(ids)) if ids.is_file() else None)
+    return Opened(_map(path), {"ids": np.array(_map(ids))} if ids.is_file() else {})
 
 
 def save(embeddings: Embeddings, path: Path) -> None:

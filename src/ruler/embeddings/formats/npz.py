@@ -10,27 +10,35 @@ import numpy.typing as npt
 
 from ruler.core.errors import FileFormatError
 from ruler.core.types import Embeddings
-from ruler.embeddings.formats.entries import appearing_whole, check_unfolded_size, pick_matrix
+from ruler.embeddings.formats.entries import (
+    Opened,
+    appearing_whole,
+    beside_of,
+    check_unfolded_size,
+    find_beside,
+    pick_matrix,
+)
 
 
-def load(path: Path) -> Embeddings:
-    """The arrays ``values``, ``ids`` and ``layer`` of the archive."""
+def load(path: Path, strata: str | None = None) -> Opened:
+    """The arrays ``values`` and ``layer`` of the archive, and those that stand beside the rows."""
     with zipfile.ZipFile(path) as archive:
         entries = {
             info.filename.removesuffix(".npy"): info for info in archive.infolist() if info.filename.endswith(".npy")
         }
         check_unfolded_size(sum(info.file_size for info in entries.values()), path)
         headers = {name: _read_header(archive, info, path) for name, info in entries.items()}
-        matrix = pick_matrix({name: len(shape) for name, shape in headers.items()}, path)
+        names = find_beside(entries.keys(), path, strata)
+        matrix = pick_matrix({name: len(shape) for name, shape in headers.items()}, path, names.values())
         values = _read(archive, entries[matrix])
-        ids = _read(archive, entries["ids"]) if "ids" in entries else None
+        beside = {field: _read(archive, entries[name]) for field, name in names.items()}
         layer = str(_read(archive, entries["layer"])) if headers.get("layer") == () else None
-    return Embeddings(values, ids, layer)
+    return Opened(values, beside, layer)
 
 
 def save(embeddings: Embeddings, path: Path) -> None:
     """Write an uncompressed archive."""
-    arrays = {"values": embeddings.values, "ids": embeddings.ids}
+    arrays = {"values": embeddings.values, **beside_of(embeddings)}
     if embeddings.layer is not None:
         arrays["layer"] = np.array(embeddings.layer)
     with appearing_whole(path) as stream:

@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,34 +14,50 @@ from ruler.core.arithmetic import iterate_blocks
 from ruler.core.checks import block_rows_for
 from ruler.core.errors import FileFormatError
 from ruler.core.types import Embeddings
-from ruler.embeddings.formats.entries import Opened, appearing_whole, pick_matrix
+from ruler.embeddings.formats.entries import Opened, appearing_whole, beside_of, find_beside, pick_matrix
 
-_DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "U8": "|u1", "BF16": "<u2"}
+_DTYPES = {
+    "F64": "<f8",
+    "F32": "<f4",
+    "F16": "<f2",
+    "I64": "<i8",
+    "I32": "<i4",
+    "U8": "|u1",
+    "BOOL": "|b1",
+    "BF16": "<u2",
+}
 _CODES = {np.dtype(dtype): code for code, dtype in _DTYPES.items() if code != "BF16"}
 _LARGEST_HEADER = 100_000_000  # the limit of the format itself
-_TEXT, _ENDS = "ids_utf8", "ids_ends"
+_TEXT, _ENDS = "_utf8", "_ends"
 
 
-def load(path: Path) -> Embeddings:
-    """The tensor ``values``, memory-mapped, with ``ids`` as integers or as UTF-8 text with its ends."""
-    opened = open_rows(path)
+def load(path: Path, strata: str | None = None) -> Opened:
+    """`open_rows`, in memory where the file cannot be used in place."""
+    opened = open_rows(path, strata)
     is_mapped = isinstance(opened.values, np.ndarray) and opened.values.flags.aligned
-    return Embeddings(opened.values if is_mapped else np.array(opened.values[:]), opened.ids, opened.layer)
+    return opened if is_mapped else replace(opened, values=np.array(opened.values[:]))
 
 
-def open_rows(path: Path) -> Opened:
-    """The tensor ``values`` in place, bfloat16 widened when it is read; ids None where the file has none."""
+def open_rows(path: Path, strata: str | None = None) -> Opened:
+    """The tensor ``values`` in place, bfloat16 widened when it is read, and what stands beside the rows.
+
+    That is a tensor each, or text as UTF-8 with its ends, ``ids_utf8`` and ``ids_ends``.
+    """
     header, data_start = _read_header(path)
     metadata = header.pop("__metadata__", {})
-    matrix = pick_matrix({name: len(entry["shape"]) for name, entry in header.items()}, path)
-    ids = None
-    if "ids" in header:
-        ids = np.array(_map(path, header["ids"], data_start))
-    elif _TEXT in header and _ENDS in header:
-        ids = _decode(_map(path, header[_TEXT], data_start), _map(path, header[_ENDS], data_start))
+    texts = {name.removesuffix(_TEXT) for name in header if name.endswith(_TEXT) and _ends_of(name) in header}
+    names = find_beside({*header, *texts}, path, strata)
+    matrix = pick_matrix({name: len(entry["shape"]) for name, entry in header.items()}, path, names.values())
+    beside = {}
+    for field, name in names.items():
+        if name in header:
+            beside[field] = np.array(_map(path, header[name], data_start))
+        else:
+            text, ends = header[name + _TEXT], header[name + _ENDS]
+            beside[field] = _decode(_map(path, text, data_start), _map(path, ends, data_start))
     values = _map(path, header[matrix], data_start)
     is_half = header[matrix]["dtype"] == "BF16"
-    return Opened(WidenedRows(values) if is_half else values, ids, metadata.get("layer"))
+    return Opened(WidenedRows(values) if is_half else values, beside, metadata.get("layer"))
 
 
 class WidenedRows:
@@ -68,7 +85,9 @@ class WidenedRows:
 
 def save(embeddings: Embeddings, path: Path) -> None:
     """Write the values block by block, so that a memory map is never loaded whole."""
-    tensors = {"values": embeddings.values, **_encode(embeddings.ids)}
+    tensors = {"values": embeddings.values}
+    for name, beside in beside_of(embeddings).items():
+        tensors |= _encode(name, beside)
     header: dict[str, Any] = {} if embeddings.layer is None else {"__metadata__": {"layer": embeddings.layer}}
     end = 0
     for name, array in tensors.items():
@@ -124,12 +143,16 @@ def _map(path: Path, entry: dict[str, Any], data_start: int) -> npt.NDArray[Any]
     return np.memmap(path, dtype, mode="r", offset=data_start + start, shape=shape)
 
 
-def _encode(ids: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
-    if ids.dtype.kind != "U":
-        return {"ids": ids}
-    texts = [name.encode() for name in ids.tolist()]
+def _ends_of(name: str) -> str:
+    return name.removesuffix(_TEXT) + _ENDS
+
+
+def _encode(name: str, values: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
+    if values.dtype.kind != "U":
+        return {name: values}
+    texts = [text.encode() for text in values.tolist()]
     ends = np.cumsum([len(text) for text in texts], dtype=np.int64)
-    return {_TEXT: np.frombuffer(b"".join(texts), np.uint8), _ENDS: ends}
+    return {name + _TEXT: np.frombuffer(b"".join(texts), np.uint8), name + _ENDS: ends}
 
 
 def _decode(text: npt.NDArray[Any], ends: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -1,19 +1,19 @@
 """The models of one diagnostic job, each made when first asked for, and what is measured of them."""
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from torch import nn
 
-from ruler.core.types import FloatArray, IndexArray, Partition
-from ruler.experiment.cell import Judge, Workplace
+from ruler.core.types import Embeddings, FloatArray, IndexArray, Partition
+from ruler.experiment.cell import Workplace
 from ruler.experiment.diagnostic.groups import Surroundings, compare_with_placebos, count_groups, survey
 from ruler.experiment.diagnostic.labs import ClassifierLab, Lab, Reading
 from ruler.experiment.diagnostic.material import Material, load_material
+from ruler.experiment.diagnostic.verdict import Sides, audit_sides
 from ruler.experiment.domains import DOMAINS
 from ruler.experiment.grid import Cell, Job
 from ruler.experiment.records import BASELINE_ROWS, BASELINE_SEED, GALLERY_ROWS
@@ -23,10 +23,17 @@ from ruler.metrics.percentile_rank import rank_within
 from ruler.neighbors import find_neighbors, searching_on
 from ruler.training import CheckpointStore
 
-JUDGED_ROWS = 5000
+AUDITED_ROWS = 5000
 """Most retain, and most held-out, records without groups that an audit within a study reads: a random draw of them."""
 
-_JUDGED_SEED = 43
+_AUDITED_SEED = 43
+_ACCURACIES = {
+    "forget_accuracy": "forget_accuracy",
+    "retain_accuracy": "retain_accuracy",
+    "held_out_accuracy": "test_accuracy",
+}
+"""What an audit calls them -> their column in the row."""
+
 _N_GROUPS = {"single": 1, "pair": 2}  # of the choices that take a number of groups, whatever they hold
 Draw = tuple[float, int, str]
 """Forget fraction, seed and choice of a forget set."""
@@ -34,10 +41,13 @@ Draw = tuple[float, int, str]
 
 @dataclass(frozen=True, eq=False)
 class DiagnosticAnswers(Answers):
-    """What one model says, with the sides that an audit compares."""
+    """What one model says, with what an audit compares.
 
-    sides: tuple[npt.NDArray[Any], ...] = ()  # forget, retain, held out
-    groups: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
+    Args:
+        sides: Forget, retain and held-out records with their losses, labels and groups.
+    """
+
+    sides: Sides
 
 
 class DiagnosticBench:
@@ -45,12 +55,11 @@ class DiagnosticBench:
 
     Args:
         job: The cells.
-        workplace: Names device, cache, language model and judge.
+        workplace: Names device, cache and language model.
     """
 
     def __init__(self, job: Job, workplace: Workplace) -> None:
         first = job.cells[0]
-        self._judge: Judge | None = workplace.judge
         self._device = workplace.device
         self._material = load_material(first.dataset, first.size, workplace.language_model)
         self._lab = _open_lab(first, self._material, workplace)
@@ -72,7 +81,7 @@ class DiagnosticBench:
 
     def ask_oracle(self, cell: Cell, seed: int) -> Answers:
         """The oracle of this seed for the cell's forget set."""
-        return self._answer_oracle(_shared(cell), seed, _draw_of(cell))
+        return self._answer_oracle(replace(_shared(cell), seed=seed), _draw_of(cell))
 
     def ask_unlearned(self, cell: Cell) -> Answers:
         """The original after the cell's method."""
@@ -80,20 +89,24 @@ class DiagnosticBench:
         model = self._lab.unlearn(cell, self._original(_shared(cell)), partition.forget, partition.retain)
         return self._answer(self._lab.read(model), _draw_of(cell))
 
-    def judge(self, model: Answers, oracle: Answers | None) -> Scores:
+    def audit_model(self, model: Answers, *, oracle: Answers, original: Answers | None = None) -> Scores:
         """The audit's own verdict on a model."""
-        if self._judge is None:
-            return {}
-        assert isinstance(model, DiagnosticAnswers)
-        assert oracle is None or isinstance(oracle, DiagnosticAnswers)
+        given = {"unlearned": model, "oracle": oracle, "original": original}
+        known = {name: answers for name, answers in given.items() if isinstance(answers, DiagnosticAnswers)}
         with searching_on(self._device):
-            return self._judge(model.sides, None if oracle is None else oracle.sides, model.groups or None)
+            return audit_sides(
+                **{name: answers.sides for name, answers in known.items()},
+                outputs={
+                    name: {accuracy: float(answers.alone[column]) for accuracy, column in _ACCURACIES.items()}
+                    for name, answers in known.items()
+                },
+            )
 
     def _train_original(self, cell: Cell) -> nn.Module:
         return self._lab.train(cell, np.arange(self._material.n_train), cell.seed)
 
-    def _make_oracle(self, cell: Cell, seed: int, draw: Draw) -> Answers:
-        return self._answer(self._lab.read(self._lab.train(cell, self._cut(*draw).retain, seed)), draw)
+    def _make_oracle(self, cell: Cell, draw: Draw) -> Answers:
+        return self._answer(self._lab.read(self._lab.train(cell, self._cut(*draw).retain, cell.seed)), draw)
 
     def _answer(self, reading: Reading, draw: Draw, *, is_trained_on_all: bool = False) -> Answers:
         partition = self._cut(*draw)
@@ -111,21 +124,28 @@ class DiagnosticBench:
         if self._material.language is not None:
             alone["model"] = self._material.language.description
         baseline = _draw(partition.retain, BASELINE_ROWS, BASELINE_SEED)
-        judged = (partition.forget, *(self._choose_judged(part) for part in (partition.retain, held_out)))
-        groups = self._material.groups
+        audited = (partition.forget, *(self._choose_audited(part) for part in (partition.retain, held_out)))
         return DiagnosticAnswers(
             compared=divide_by_norms(rows[np.append(partition.forget, baseline)].double().cpu().numpy()),
             n_forget=len(partition.forget),
             alone=alone,
-            sides=tuple(rows[part].cpu().numpy() for part in judged),
-            groups={}
-            if groups is None
-            else {side: groups[part] for side, part in zip(("forget", "retain", "held_out"), judged, strict=True)},
+            sides=tuple(self._gather(reading, part) for part in audited),
         )
 
-    def _choose_judged(self, part: IndexArray) -> IndexArray:
+    def _gather(self, reading: Reading, part: IndexArray) -> Embeddings:
+        """Some records as an audit takes them; their row in the material is their name."""
+        labels, groups = self._material.labels, self._material.groups
+        return Embeddings(
+            reading.rows[part].cpu().numpy(),
+            ids=part,
+            labels=None if labels is None else labels[part],
+            losses=reading.losses[part],
+            groups=None if groups is None else groups[part],
+        )
+
+    def _choose_audited(self, part: IndexArray) -> IndexArray:
         """What an audit gets of a side: all where records have groups, or it could miss the copies of a record."""
-        return part if self._material.groups is not None else _draw(part, JUDGED_ROWS, _JUDGED_SEED)
+        return part if self._material.groups is not None else _draw(part, AUDITED_ROWS, _AUDITED_SEED)
 
     def _survey(self, rows: Any, partition: Partition, is_trained_on_all: bool) -> Surroundings | None:
         """The records whose groups could take the forget role, if there are groups.
@@ -185,7 +205,7 @@ def _open_lab(cell: Cell, material: Material, workplace: Workplace) -> Lab:
 
 
 def _shared(cell: Cell) -> Cell:
-    """The cell without what its original does not depend on: equal for all that share one."""
+    """The cell without what its original and its oracle do not depend on: equal for all that share them."""
     return replace(
         cell,
         method="original",
@@ -194,6 +214,7 @@ def _shared(cell: Cell) -> Cell:
         forget_choice="random",
         learning_rate=None,
         teacher_seed=None,
+        other_seed=None,
     )
 
 

@@ -4,7 +4,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ruler.paper.names import METHODS, rank_of
-from ruler.paper.results import rows_of
+from ruler.paper.results import CONTRASTS, rows_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -12,10 +12,13 @@ if TYPE_CHECKING:
 N_SEEDS = 5
 LEAKING_SET = "mtsamples_rows"
 KEYS = ("dataset", "architecture", "forget_fraction", "method")
-_MEANS = ("m2", "m4", "m4_held_out", "m2_effect", "m4_effect", "mia", "n_forget")
+_MEANS = (
+    *("m2", "m4", "m4_held_out", *(f"{name}_effect" for name in CONTRASTS)),
+    *("damage_similarity", "damage_skill", "mia", "n_forget"),
+)
 _ACCURACIES = ("forget_accuracy", "retain_accuracy", "test_accuracy")
-_P_VALUES = ("m2_p_value", "m4_p_value")
-_VERDICTS = ("verdict", "m2_verdict", "m4_verdict")
+_P_VALUES = tuple(f"{name}_p_value" for name in CONTRASTS)
+_VERDICTS = ("verdict", *(f"{name}_verdict" for name in CONTRASTS))
 
 
 def main_rows(results: "pd.DataFrame", study: str) -> "pd.DataFrame":

@@ -1,7 +1,7 @@
 """The diagnostic studies' part of the page: findings, a section a study, and the controls."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ruler.paper.diagnostics.conditions import gather_conditions, is_of_full_size
@@ -11,7 +11,7 @@ from ruler.paper.explanations import explain, find_traits
 from ruler.paper.markdown import print_if_known, print_range, table_lines
 from ruler.paper.names import DIAGNOSTIC_STUDIES, title_of
 from ruler.paper.plan import compare_with_plan
-from ruler.paper.results import split_by
+from ruler.paper.results import CONTRASTS, split_by
 from ruler.paper.runs import NOT_RECORDED, list_values, state_seconds
 from ruler.paper.tables import TABLES
 from ruler.paper.tables.diagnostics import name_set
@@ -27,8 +27,21 @@ _TABLES = {"large-tabular": "12", "images": "13", "faces": "14", "clinical": "te
 _CONDITION = ("Dataset", "Model", "Forget", "Method")
 _HEADER = (
     *(*_CONDITION, "Retain accuracy"),
-    *("M4 paper", "M4 ours", "M4 held-out", "M2 paper", "M2 ours"),
-    *("Audit's verdict", "By M2", "M2 effect", "M2 p", "By M4", "M4 effect", "M4 p"),
+    *("M4 paper", "M4 ours", "M4 held-out", "M2 paper", "M2 ours", "Audit's verdict"),
+)
+_CONTRAST_HEADERS = {
+    "m2": ("By M2", "M2 effect", "M2 p"),
+    "m4": ("By M4", "M4 effect", "M4 p"),
+    "norm": ("By norm", "Norm effect", "Norm p"),
+    "loss": ("By loss", "Loss effect", "Loss p"),
+}
+_EARLIER_RULE = (
+    "These verdicts were given by an earlier rule, from M2 and M4 alone: it could not call a model damaged, and called "
+    "one erased without asking whether its records had been visible before unlearning."
+)
+_SIMILARITY = (
+    "Similarity: linear CKA of the retain records to the oracle's, mean over seeds. A model with too little of it, or "
+    "with too little of the oracle's skill on these records, is damaged."
 )
 _HOW_TO_READ = (
     "M4 and M2: mean ± SD over seeds, nulls 0.50 and 0. Held-out: M4 of records that no model was trained on, in the "
@@ -115,8 +128,16 @@ def _describe_study(study: str, results: "pd.DataFrame", comparison: "pd.DataFra
         lines.append(f"Pretrained model: {list_values(runs, 'model')}.")
     lines += ["", *_list_deviations(study, runs, comparison), *_describe_accuracies(study, results)]
     paper = _quote(comparison, study)
-    rows = [_print_condition(row, runs, paper) for row in _records(gather_conditions(results, study))]
-    return [*lines, _HOW_TO_READ, "", *table_lines(_HEADER, rows), ""]
+    knows_damage = bool(runs["damage_similarity"].notna().any())
+    contrasts = CONTRASTS if knows_damage else ("m2", "m4")
+    conditions = _records(gather_conditions(results, study))
+    rows = [_print_condition(row, runs, paper, contrasts) for row in conditions]
+    header = [*_HEADER, *(text for name in contrasts for text in _CONTRAST_HEADERS[name])]
+    if knows_damage:
+        header.append("Similarity")
+        rows = [[*cells, print_if_known(row["damage_similarity"])] for cells, row in zip(rows, conditions, strict=True)]
+    rule = [_HOW_TO_READ, _SIMILARITY if knows_damage else _EARLIER_RULE]
+    return [*lines, " ".join(rule), "", *table_lines(header, rows), ""]
 
 
 def _list_deviations(study: str, runs: "pd.DataFrame", comparison: "pd.DataFrame") -> list[str]:
@@ -146,7 +167,9 @@ def _describe_accuracies(study: str, results: "pd.DataFrame") -> list[str]:
     return [f"{what}, mean over seeds and forget fractions:", "", *table_lines(header, rows), ""]
 
 
-def _print_condition(row: Mapping[str, Any], runs: "pd.DataFrame", paper: Mapping[Any, float]) -> list[str]:
+def _print_condition(
+    row: Mapping[str, Any], runs: "pd.DataFrame", paper: Mapping[Any, float], contrasts: Sequence[str]
+) -> list[str]:
     place = (row["dataset"], row["architecture"], row["method"], row["forget_fraction"])
     cells = [name_set(row["dataset"], runs[runs["dataset"] == row["dataset"]])]
     cells += [title_of(row["architecture"]), f"{100 * row['forget_fraction']:g}%", title_of(row["method"])]
@@ -156,7 +179,7 @@ def _print_condition(row: Mapping[str, Any], runs: "pd.DataFrame", paper: Mappin
     cells.append(print_if_known(paper.get((*place, "m2_mean"), math.nan), "+.3f"))
     cells.append(print_if_known(row["m2"], "+.4f", row["m2_sd"]))
     cells.append(f"broken; {row['verdict']}" if row["is_broken"] and row["verdict"] else row["verdict"])
-    for metric in ("m2", "m4"):
+    for metric in contrasts:
         p_value = print_if_known(row[f"{metric}_p_value_median"])
         ends = print_range([row[f"{metric}_p_value_min"], row[f"{metric}_p_value_max"]])
         cells += [row[f"{metric}_verdict"], print_if_known(row[f"{metric}_effect"])]

@@ -1,6 +1,7 @@
 """From values to places on paper: scales, round ticks and bars."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +16,7 @@ EDGE = 10.0
 class Tick:
     """A labelled place on an axis."""
 
-    x: float
+    at: float
     label: str
     anchor: str
 
@@ -32,20 +33,22 @@ class Bar:
 
 @dataclass(frozen=True)
 class Axis:
-    """A horizontal scale from ``low`` to ``high`` across the drawing.
+    """A scale from ``low`` to ``high``, across the drawing unless ``start`` and ``stop`` say otherwise.
 
     Example:
-        >>> Axis(0.0, 1.0).place(0.5)
-        220.0
+        >>> Axis(0.0, 1.0).place(0.5), Axis(0.0, 1.0, start=200.0, stop=20.0).place(0.5)
+        (220.0, 110.0)
     """
 
     low: float
     high: float
+    start: float = EDGE
+    stop: float = WIDTH - EDGE
 
     def place(self, value: float) -> float:
         """Where a value stands, held within the drawing."""
         share = (value - self.low) / (self.high - self.low)
-        return round(EDGE + min(max(share, 0.0), 1.0) * (WIDTH - 2 * EDGE), 2)
+        return round(self.start + min(max(share, 0.0), 1.0) * (self.stop - self.start), 2)
 
     def find_ticks(self, most: int = 5) -> tuple[Tick, ...]:
         """At most ``most`` round values, labelled with as many decimals as tell them apart.
@@ -54,22 +57,27 @@ class Axis:
             >>> [tick.label for tick in Axis(0.9912, 1.0).find_ticks()]
             ['0.992', '0.994', '0.996', '0.998', '1.000']
         """
-        step = _round_step((self.high - self.low) / most)
+        step = round_step((self.high - self.low) / most)
         decimals = max(0, -math.floor(math.log10(step) + 1e-9))
         first = math.ceil(self.low / step - 1e-9)
         last = math.floor(self.high / step + 1e-9)
         return tuple(self._label(number * step, decimals) for number in range(first, last + 1))
 
     def _label(self, value: float, decimals: int) -> Tick:
-        x = self.place(value)
+        at = self.place(value)
         text = f"{value:.{decimals}f}"
         half = 4.0 * len(text)  # about half the width of the label
-        anchor = "start" if x < half else "end" if x > WIDTH - half else "middle"
-        return Tick(x, text.replace("-", "\u2212") if float(text) else text.lstrip("-"), anchor)
+        anchor = "start" if at < half else "end" if at > WIDTH - half else "middle"
+        return Tick(at, text.replace("-", "\u2212") if float(text) else text.lstrip("-"), anchor)
 
 
-def _round_step(least: float) -> float:
-    """The smallest of 1, 2, 5 times a power of ten that is not under ``least``."""
+def round_step(least: float) -> float:
+    """The smallest of 1, 2, 5 times a power of ten that is not under ``least``.
+
+    Example:
+        >>> round_step(0.3), round_step(6)
+        (0.5, 10.0)
+    """
     power = 10.0 ** math.floor(math.log10(least))
     return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= least * (1 - 1e-9))
 
@@ -82,6 +90,14 @@ def draw_bars(shares: FloatArray, base: float, height: float) -> tuple[Bar, ...]
         for i, share in enumerate(shares.tolist())
         if share > 0
     )
+
+
+def fit_around_half(values: Iterable[float | None], margin: float, *, start: float, stop: float) -> Axis:
+    """A scale for AUCs with 0.5 in its middle, wide enough for the margin and for these values."""
+    reach = max(
+        [2 * margin, 0.2, *(abs(value - 0.5) + 0.03 for value in values if value is not None and value == value)]
+    )
+    return Axis(0.5 - min(reach, 0.5), 0.5 + min(reach, 0.5), start, stop)
 
 
 def keep_finite(values: FloatArray) -> FloatArray:

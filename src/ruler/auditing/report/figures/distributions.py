@@ -9,6 +9,15 @@ from ruler.auditing.report.display import choose_digits, count_records, format_n
 from ruler.auditing.report.figures.axes import EDGE, WIDTH, Axis, Bar, Tick, draw_bars, keep_finite
 from ruler.core.types import FloatArray
 
+# what the per-record score of a contrast is, where its title names the aggregate
+SCORES = {
+    "m1": "Similarity to the oracle (M1)",
+    "m2": "Similarity to the oracle (M2)",
+    "m3": "Shift towards the oracle (M3)",
+    "m4": "Similarity to the nearest retain record (M4)",
+    "norm": "Norm relative to the oracle, as a logarithm",
+    "loss": "Loss, less the oracle\u2019s where there is one",
+}
 SIDES = {"forget": "Forget", "held_out": "Held-out", "retain": "Retain"}
 _N_BINS = 40
 _FEW = 40
@@ -39,7 +48,7 @@ class DistributionFigure:
         title: What is shown.
         sentence: What the figure says.
         height: Of the drawing.
-        rows: One a side.
+        rows: One per side.
         ticks: Of the shared axis.
         note: What the drawing leaves out; empty if nothing.
     """
@@ -63,7 +72,13 @@ def draw_distributions(name: str, title: str, values: Mapping[str, FloatArray]) 
     digits = choose_digits(np.concatenate(list(sides.values())))
     rows = tuple(_draw_row(side, numbers, axis, number, digits) for number, (side, numbers) in enumerate(sides.items()))
     n_below = int(sum((numbers < axis.low).sum() for numbers in sides.values()))
-    note = f"{count_records(n_below)} below the axis stand at its left edge." if n_below else ""
+    n_above = int(sum((numbers > axis.high).sum() for numbers in sides.values()))
+    outside = ((n_below, "below", "left"), (n_above, "above", "right"))
+    note = " ".join(
+        f"{count_records(n)} {where} the axis {'stands' if n == 1 else 'stand'} at its {edge} edge."
+        for n, where, edge in outside
+        if n
+    )
     return DistributionFigure(
         name=name,
         title=title,
@@ -76,9 +91,12 @@ def draw_distributions(name: str, title: str, values: Mapping[str, FloatArray]) 
 
 
 def _fit_axis(sides: Mapping[str, FloatArray]) -> Axis:
-    """From near the bottom, so that a few strays do not squeeze the rest, to the top."""
-    low = min(float(np.quantile(numbers, 0.05 if len(numbers) < 100 else 0.01)) for numbers in sides.values())
-    high = max(float(numbers.max()) for numbers in sides.values())
+    """From near the bottom to the top, or near it where it is far off: a few strays must not squeeze the rest."""
+    tails = {side: 0.05 if len(numbers) < 100 else 0.01 for side, numbers in sides.items()}
+    low = min(float(np.quantile(numbers, tails[side])) for side, numbers in sides.items())
+    near_top = max(float(np.quantile(numbers, 1 - tails[side])) for side, numbers in sides.items())
+    top = max(float(numbers.max()) for numbers in sides.values())
+    high = near_top if top - near_top > 0.5 * (near_top - low) > 0 else top
     pad = max(0.02 * (high - low), 1e-6 * max(abs(high), 1e-3))
     return Axis(low - pad, high + pad)
 

@@ -15,7 +15,7 @@
     return text.replace("-", "\u2212");
   }
 
-  function fill(cell, value, column, alike) {
+  function fill(cell, value, column, plain) {
     const text = format(value, column);
     if (!isText(column)) {
       cell.textContent = text;
@@ -23,7 +23,7 @@
     }
     cell.className = "words";
     const inner = document.createElement(column.kind === "text" ? "bdi" : "span");
-    inner.className = column.kind === "text" ? "name" : "tag " + (text === alike ? "tag-plain" : "tag-flagged");
+    inner.className = column.kind === "text" ? "name" : "tag " + (plain.includes(text) ? "tag-plain" : "tag-flagged");
     inner.textContent = text;
     cell.append(inner);
     return cell;
@@ -31,7 +31,7 @@
 
   function enliven(root) {
     const data = JSON.parse(root.querySelector("[data-rows]").textContent);
-    const { columns, values, noun, alike } = data;
+    const { columns, values, noun, plain } = data;
     const nRows = values[columns[0].key].length;
     const find = (name) => root.querySelector("[data-" + name + "]");
     const body = root.querySelector("tbody");
@@ -79,7 +79,7 @@
         columns.forEach((column, place) => {
           const cell = document.createElement(place ? "td" : "th");
           if (!place) cell.scope = "row";
-          line.append(fill(cell, values[column.key][row], column, alike));
+          line.append(fill(cell, values[column.key][row], column, plain));
         });
         return line;
       }));

@@ -1,0 +1,37 @@
+"""M4: does a record lie unusually close to, or far from, the records that were kept?"""
+
+from collections.abc import Sequence
+
+from ruler.auditing.contrasts.contrast import Contrast, SideScores
+from ruler.auditing.evidence import LayerRows
+
+
+def score_nearest(model: LayerRows, oracles: Sequence[LayerRows]) -> SideScores:
+    """Similarity to the nearest retain record in the model itself."""
+    return {side: found.similarity[:, 0] for side, found in model.nearest.items()}
+
+
+def score_known_members(model: LayerRows, oracles: Sequence[LayerRows]) -> SideScores:
+    """The same with the whole group of each retain record left out of the gallery."""
+    return {"held_out": model.nearest["held_out"].similarity[:, 0], "retain": model.find_nearest_strangers()}
+
+
+M4 = Contrast(
+    name="m4",
+    title="Percentile rank",
+    question="Do the forget records lie unusually close to, or far from, the records that were kept?",
+    reading=(
+        "Rank of each forget record\u2019s nearest-retain similarity among the retain records\u2019 own. "
+        "The test compares the nearest-retain similarities with those of the held-out records."
+    ),
+    low="further from retain records than held-out records",
+    high="nearer to retain records than held-out records",
+    score=score_nearest,
+    score_members=score_known_members,
+    residual_side=1,
+    paper_null=0.5,
+    paper_rule=(
+        "All ranks share one gallery and ties take the top rank, so 0.5 is rejected too often even with nothing "
+        "remembered; and which records were drawn moves it by itself."
+    ),
+)

@@ -1,0 +1,61 @@
+"""M1 and M2: is a record where a model that never saw it would put it?"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ruler.auditing.contrasts.contrast import Contrast, SideScores
+from ruler.auditing.evidence import LayerRows
+
+
+def score_oracle_similarity(
+    model: LayerRows, oracles: Sequence[LayerRows], modes: Sequence[bool] | None = None
+) -> SideScores:
+    """Cosine similarity of each record to itself in the oracle, the mean over several oracles.
+
+    Of retain records those that no map between models was fitted on, where a map was needed. ``modes`` says whether
+    to use a map for each oracle; None decides by the models' pairing.
+    """
+    chosen = [model.pair_with(oracle).is_aligned for oracle in oracles] if modes is None else modes
+    found = [dict(model.compare(oracle, is_aligned=mode)) for oracle, mode in zip(oracles, chosen, strict=True)]
+    n_scored = min(len(one["retain"]) for one in found)
+    for one in found:
+        if len(one["retain"]) > n_scored:
+            one["retain"] = one["retain"][model.halves[1]]
+    return {side: np.mean([one[side] for one in found], axis=0) for side in found[0]}
+
+
+M2 = Contrast(
+    name="m2",
+    title="Calibration gap",
+    question="Do the forget records agree with the oracle as well as other records do?",
+    reading=(
+        "Mean similarity of the forget records less the median of the retain records. The test compares the forget "
+        "records\u2019 similarities with those of the held-out records."
+    ),
+    low="further from the oracle than held-out records",
+    high="nearer to the oracle than held-out records",
+    score=score_oracle_similarity,
+    residual_side=-1,
+    record_tail="low",
+    needs=("oracle",),
+    paper_null=0.0,
+    paper_rule=(
+        "A mean less a median is not 0 for skewed similarities: perfectly unlearned models fall below 0 in most runs."
+    ),
+)
+
+M1 = replace(
+    M2,
+    name="m1",
+    title="Oracle similarity",
+    question="Are the forget records where a model that never saw them would put them?",
+    reading=(
+        "Mean cosine similarity to the oracle, a model retrained without them; 1 is the same direction. "
+        "It describes; it has no part in the verdict."
+    ),
+    decides=False,
+    paper_null=None,
+    paper_rule="",
+)

@@ -1,0 +1,30 @@
+"""M3: did unlearning move the forget records towards the oracle?"""
+
+from collections.abc import Sequence
+
+from ruler.auditing.contrasts.contrast import Contrast, SideScores
+from ruler.auditing.contrasts.oracle_similarity import score_oracle_similarity
+from ruler.auditing.evidence import LayerRows
+
+
+def score_shift(model: LayerRows, oracles: Sequence[LayerRows]) -> SideScores:
+    """Similarity to the oracle less the original model's, both through a map if the unlearned model needs one."""
+    assert model.original is not None
+    modes = [model.pair_with(oracle).is_aligned for oracle in oracles]
+    before = score_oracle_similarity(model.original, oracles, modes)
+    return {side: now - before[side] for side, now in score_oracle_similarity(model, oracles, modes).items()}
+
+
+M3 = Contrast(
+    name="m3",
+    title="Representation shift",
+    question="Did unlearning move the forget records towards the oracle?",
+    reading="Above 0: towards; below 0: away. It describes; it has no part in the verdict.",
+    low="moved away from the oracle",
+    high="moved towards the oracle",
+    score=score_shift,
+    decides=False,
+    needs=("oracle", "original"),
+    paper_null=0.0,
+    paper_rule="A shift says which way records moved, not whether they arrived.",
+)

@@ -1,0 +1,143 @@
+"""Are the held-out records fair? A model that saw neither side must not be able to tell it from the forget records."""
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import chi2_contingency, mannwhitneyu
+
+from ruler.auditing.crossfit import cross_fit
+from ruler.auditing.evidence import Evidence, Side
+from ruler.auditing.findings import GuardFinding
+from ruler.auditing.measure import rank_units
+from ruler.core.arithmetic import norm_rows, unit_rows
+from ruler.core.types import FloatArray
+from ruler.neighbors import find_neighbors
+from ruler.stats.hybrid import LEAST_ORACLES
+
+LEVEL = 0.01
+"""Of the guard as a whole: fair held-out records are called unfair in one audit of a hundred."""
+
+_N_DRAWS = 1999
+_MOST_CLASSES = 50
+
+
+def check_exchangeability(evidence: Evidence) -> Iterator[GuardFinding]:
+    """Forget records that differ from the held-out ones in labels, in features or in the oracle, trained on neither."""
+    if not evidence.has_held_out:
+        return
+    found = {name: p for name, p in _find_differences(evidence).items() if not math.isnan(p)}
+    if not found or len(found) * min(found.values()) > LEVEL:
+        return
+    telling = [name for name, p in sorted(found.items(), key=lambda item: item[1]) if len(found) * p <= LEVEL]
+    n_oracles = len(evidence.oracles)
+    is_settled = n_oracles >= LEAST_ORACLES
+    matched = " of the same strata" if evidence.strata else ""
+    yield GuardFinding(
+        "not_exchangeable",
+        "note" if is_settled else "warn",
+        f"Forget and held-out records{matched} differ before any memory: they can be told apart by "
+        f"{_join(telling)} (p = {min(found.values()) * len(found):.2g}). A contrast may then be due to "
+        "which records were chosen"
+        + (
+            f"; the test against {n_oracles} oracles allows for it."
+            if is_settled
+            else f", so that {'one oracle' if n_oracles else 'this audit'} can neither clear nor accuse the model."
+        ),
+        advise_held_out(evidence, telling),
+        blocks=not is_settled,
+    )
+
+
+def advise_held_out(evidence: Evidence, telling: list[str]) -> str:
+    """Which held-out records would be fair, as far as the evidence tells."""
+    wanted = "Hold out records that were drawn as the forget records were: same class, person type, period and source"
+    if "their labels" in telling:
+        labels, counts = np.unique(evidence.labels["forget"], return_counts=True)
+        shares = sorted(zip(counts / counts.sum(), labels.tolist(), strict=True), key=lambda item: -item[0])[:3]
+        mix = ", ".join(f"{share:.0%} labelled {str(label)[:40]!r}" for share, label in shares)
+        wanted += f" ({mix}; match_labels=True compares records of the same labels)"
+    return f"{wanted}; or give {LEAST_ORACLES} oracles from several seeds, which need no such records."
+
+
+def _find_differences(evidence: Evidence) -> dict[str, float]:
+    """p-value of each way in which forget and held-out records differ: in the first oracle, features and labels."""
+    sides: tuple[Side, Side] = ("forget", "held_out")
+    scores: dict[str, dict[Side, FloatArray]] = {}
+    rows: list[FloatArray] = []
+    if evidence.has_oracle:
+        oracle = evidence.main_oracles[0]
+        scores["the length of their representations"] = dict(oracle.log_norms)
+        if oracle.losses is not None:
+            scores["their losses"] = dict(oracle.losses)
+        nearest = {side: find_neighbors(oracle.rows[side], oracle.rows["retain"]).similarity[:, 0] for side in sides}
+        scores["their nearest retain records"] = nearest
+        blocks = (np.asarray(oracle.rows[side], dtype=np.float64) for side in sides)
+        rows = [unit_rows(block, norm_rows(block)) for block in blocks]
+        scores["their representations"] = _cross_fit(np.concatenate(rows), evidence)
+    if set(sides) <= evidence.features.keys():
+        raw = np.concatenate([evidence.features[side] for side in sides])
+        spread = raw.std(axis=0)
+        scores["their input features"] = _cross_fit(
+            (raw - raw.mean(axis=0)) / np.where(spread > 0, spread, 1.0), evidence
+        )
+    found = {}
+    for name, by_side in scores.items():
+        first, second = rank_units(evidence.groups, by_side, sides)
+        is_fitted = name in ("their representations", "their input features")  # only a high score speaks for forget
+        found[name] = float(mannwhitneyu(first, second, alternative="greater" if is_fitted else "two-sided").pvalue)
+    if "forget" not in evidence.groups:
+        if rows:
+            found["how they cluster (are there groups, such as people, that were not named?)"] = _test_clusters(rows)
+        if set(sides) <= evidence.labels.keys():
+            found["their labels"] = _compare_labels(*(evidence.labels[side] for side in sides))
+    return found
+
+
+def _cross_fit(rows: FloatArray, evidence: Evidence) -> dict[Side, FloatArray]:
+    """How much each record looks like a forget record to a classifier that was fitted on the others."""
+    n = len(evidence.ids["forget"])
+    sides: tuple[Side, Side] = ("forget", "held_out")
+    units = [
+        np.unique(evidence.groups[side], return_inverse=True)[1]
+        if side in evidence.groups
+        else np.arange(len(evidence.ids[side]))
+        for side in sides
+    ]
+    scores = cross_fit(rows, n, np.concatenate(units))
+    return {"forget": scores[:n], "held_out": scores[n:]}
+
+
+def _test_clusters(rows: list[FloatArray]) -> float:
+    """Do records have their nearest neighbour on their own side more often than chance would have it?
+
+    Schilling's test with one neighbour: labels are permuted while the neighbours stay.
+    """
+    pooled = np.concatenate(rows)
+    n, n_first = len(pooled), len(rows[0])
+    if min(n_first, n - n_first) < 5:
+        return math.nan
+    partner = find_neighbors(pooled, pooled, exclude_self=True).index[:, 0]
+    start = np.arange(n) < n_first
+    rng = np.random.default_rng(0)  # not the audit's seed, which must not decide whether there is a verdict
+    size = max(1, (1 << 20) // n)
+    observed, counts, n_drawn = int((start == start[partner]).sum()), 0, 0
+    while n_drawn < _N_DRAWS:
+        labels = rng.permuted(np.tile(start, (min(size, _N_DRAWS - n_drawn), 1)), axis=1)
+        counts += int(((labels == labels[:, partner]).sum(axis=1) >= observed).sum())
+        n_drawn += len(labels)
+    return (counts + 1) / (n_drawn + 1)
+
+
+def _compare_labels(forget: npt.NDArray[np.generic], held_out: npt.NDArray[np.generic]) -> float:
+    """p-value of the chi-squared test that both sides have the same mix of labels; NaN for numbers."""
+    names, codes = np.unique(np.concatenate([forget, held_out]), return_inverse=True)
+    if not 2 <= len(names) <= min(_MOST_CLASSES, len(codes) // 5):
+        return math.nan
+    table = np.array([np.bincount(part, minlength=len(names)) for part in np.split(codes, [len(forget)])])
+    return float(chi2_contingency(table).pvalue)
+
+
+def _join(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

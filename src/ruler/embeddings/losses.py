@@ -1,0 +1,282 @@
+"""How badly a model answers for each record, from the outputs of the pass that also gives the embeddings."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from ruler.core.types import FloatArray
+from ruler.embeddings import huggingface
+from ruler.embeddings.batches import Batch
+from ruler.embeddings.forward import Reading
+from ruler.embeddings.inputs import IGNORED_TOKEN
+
+CROSS_ENTROPY = "cross-entropy"
+BINARY = "binary cross-entropy"
+MULTI_LABEL = "mean binary cross-entropy over labels"
+SQUARED_ERROR = "squared error"
+TOKENS = "mean negative log-likelihood per token"
+
+_MOST_LOGITS = 1 << 23  # at once, in float64
+
+
+class LossUnknownError(Exception):
+    """Losses cannot be computed; the message says why in one sentence."""
+
+
+@dataclass(frozen=True, eq=False)
+class Losses:
+    """The losses of records, one each, in float64.
+
+    Args:
+        by_kind: (n,) each; several where the labels leave open which loss is meant, the likeliest first.
+        hits: (n,) whether the likeliest class is the true one; None for heads other than of classes.
+        reason: Why there are none, in one sentence; None if there are.
+    """
+
+    by_kind: Mapping[str, FloatArray]
+    hits: npt.NDArray[np.bool_] | None
+    reason: str | None
+
+
+@dataclass(eq=False)
+class LossMeter:
+    """Losses of batch after batch; after the first batch that has none, only the reason is kept."""
+
+    reading: Reading
+    _blocks: list[tuple[dict[str, FloatArray], npt.NDArray[np.bool_] | None]] = field(default_factory=list)
+    _reason: str | None = None
+    _is_head_checked: bool = False
+
+    def add(self, batch: Batch, output: Any) -> None:
+        """Measure one batch, on the model's device, from what the model returned for it."""
+        if self._reason is not None:
+            return
+        try:
+            self._blocks.append(self._measure(batch, output))
+        except LossUnknownError as error:
+            self._reason, self._blocks = str(error), []
+
+    def finish(self) -> Losses:
+        """The losses of all records so far."""
+        if self._reason is None:
+            kinds = [kind for kind in self._blocks[0][0] if all(kind in block for block, _ in self._blocks)]
+            by_kind = {kind: np.concatenate([block[kind] for block, _ in self._blocks]) for kind in kinds}
+            n_bad = {kind: int((~np.isfinite(values)).sum()) for kind, values in by_kind.items()}
+            sound = {kind: values for kind, values in by_kind.items() if not n_bad[kind]}
+            hits = [block for _, block in self._blocks if block is not None]
+            if sound:
+                is_known = len(hits) == len(self._blocks) and next(iter(sound)) in (CROSS_ENTROPY, BINARY)
+                return Losses(sound, np.concatenate(hits) if is_known else None, None)
+            self._reason = (
+                f"The losses of {min(n_bad.values())} records are NaN or infinite."
+                if by_kind
+                else "The labels are of different kinds in different batches."
+            )
+        return Losses({}, None, self._reason)
+
+    def _measure(self, batch: Batch, output: Any) -> tuple[dict[str, FloatArray], npt.NDArray[np.bool_] | None]:
+        labels = batch.labels
+        if labels is None:
+            raise LossUnknownError("The data carries no labels.")
+        if not isinstance(labels, Tensor):
+            raise LossUnknownError("The labels are text, not class numbers, target values or token ids.")
+        if self.reading.module is not self.reading.model:
+            return {TOKENS: self._measure_words(batch, labels, output)}, None
+        logits = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", output)
+        if not isinstance(logits, Tensor):
+            raise LossUnknownError(f"The model returns {type(output).__name__} without logits, so it has no task loss.")
+        if logits.ndim == 3 and labels.shape == logits.shape[:2] and not labels.is_floating_point():
+            is_shifted = huggingface.predicts_next_token(self.reading.model)
+            return {TOKENS: _measure_tokens(batch, labels, lambda row, place: logits[row, place], is_shifted)}, None
+        if logits.ndim < 1 or len(logits) != len(labels):
+            raise LossUnknownError(_misfit(labels, logits))
+        return measure_outputs(logits, labels, self.reading.model)
+
+    def _measure_words(self, batch: Batch, labels: Tensor, output: Any) -> FloatArray:
+        """Losses of a language model whose trunk alone was run: the head sees the counted tokens only."""
+        states = output[0]
+        if labels.shape != states.shape[:2] or labels.is_floating_point():
+            raise LossUnknownError(
+                f"The labels of a language model must be token ids of the input's shape, {tuple(states.shape[1:2])} "
+                f"per record; got {labels.dtype} of shape {tuple(labels.shape[1:])} per record."
+            )
+        try:
+            if not self._is_head_checked:
+                self._check_head(batch, output)
+                self._is_head_checked = True
+            is_shifted = huggingface.predicts_next_token(self.reading.model)
+            return _measure_tokens(
+                batch, labels, lambda row, place: self._run_head(states[row, place], output), is_shifted
+            )
+        except torch.OutOfMemoryError:
+            raise
+        except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
+            line = (str(error).splitlines() or [type(error).__name__])[0]
+            raise LossUnknownError(f"The vocabulary head cannot be run apart from its trunk ({line}).") from error
+
+    def _check_head(self, batch: Batch, output: Any) -> None:
+        """The head alone gives what the whole model gives, on the first record."""
+        one = Batch({key: value[:1] for key, value in batch.columns.items()})
+        whole = self.reading.model(*one.positional, **one.named).logits[0]
+        apart = self._run_head(output[0][0], output)
+        allowed = torch.finfo(whole.dtype).eps ** 0.5 * (1 + whole.abs().max())
+        if whole.shape != apart.shape or bool((whole - apart).abs().max() > allowed):
+            raise LossUnknownError("The vocabulary head uses more than the last hidden state, so it was not run alone.")
+
+    def _run_head(self, states: Tensor, output: Any) -> Tensor:
+        """Logits (m, n_words) of hidden states (m, p): the model runs with its trunk answering what was read."""
+        trunk, tokens = self.reading.module, torch.zeros((1, len(states)), dtype=torch.int64, device=states.device)
+        is_tuple = type(output) is tuple
+        answer = (states[None],) if is_tuple else type(output)(last_hidden_state=states[None])
+        own = trunk.__dict__.get("forward")  # a library that moves weights about may have put one there
+        trunk.forward = lambda *_, **__: answer
+        try:
+            answered = self.reading.model(input_ids=tokens)
+        finally:
+            if own is None:
+                del trunk.forward
+            else:
+                trunk.forward = own
+        logits: Tensor = answered[0] if is_tuple else answered.logits
+        return logits[0]
+
+
+def measure_outputs(
+    outputs: Tensor, labels: Tensor, model: nn.Module
+) -> tuple[dict[str, FloatArray], npt.NDArray[np.bool_] | None]:
+    """Losses of records from a model's outputs (n, ...), by kind of loss, and whether the likeliest class is true.
+
+    Args:
+        outputs: One row per record.
+        labels: Class numbers (n,), target values (n,), or targets of the outputs' shape.
+        model: Whose last layer tells whether outputs are probabilities.
+
+    Raises:
+        LossUnknownError: Labels and outputs do not fit together.
+
+    Example:
+        >>> losses, hits = measure_outputs(torch.zeros(1, 2), torch.tensor([0]), nn.Identity())
+        >>> {kind: values.round(4).tolist() for kind, values in losses.items()}, hits.tolist()
+        ({'cross-entropy': [0.6931]}, [True])
+    """
+    values: FloatArray = outputs.detach().double().cpu().numpy()
+    is_float, n = labels.is_floating_point(), len(values)
+    targets = labels.detach().to("cpu", torch.float64 if is_float else torch.int64).numpy()
+    problem = getattr(getattr(model, "config", None), "problem_type", None)
+    if targets.ndim == 2 and targets.shape[1] == 1:
+        targets = targets[:, 0]
+    if values.ndim == 1:
+        values = values[:, None]
+    losses: dict[str, FloatArray] = {}
+    hits = None
+    if targets.ndim == 1 and values.ndim == 2 and values.shape[1] > 1:
+        losses, hits = _measure_classes(_undo_squashing(values, model), targets)
+    elif targets.shape == (n,) and values.shape == (n, 1):
+        logits = _undo_squashing(values, model)[:, 0]
+        is_binary = bool(np.isin(targets, (0, 1)).all())
+        # transformers takes float targets of one output for regression, whatever their values
+        if is_binary and problem != "regression" and not (is_float and huggingface.is_huggingface(model)):
+            losses[BINARY] = np.logaddexp(0, logits) - targets * logits
+            hits = (logits > 0) == (targets > 0.5)
+        if is_float or problem == "regression":
+            losses[SQUARED_ERROR] = (values[:, 0] - targets) ** 2
+        if not losses:
+            raise LossUnknownError(
+                f"For one output, whole-number labels must be 0 and 1; got {targets.min()} to {targets.max()} "
+                "(targets of a regression must be floats)."
+            )
+    elif targets.shape == values.shape:
+        is_between = bool(((targets >= 0) & (targets <= 1)).all())
+        if values.ndim == 2 and is_between and problem != "regression":
+            logits = _undo_squashing(values, model)
+            losses[MULTI_LABEL] = (np.logaddexp(0, logits) - targets * logits).mean(axis=1)
+        if is_float and problem != "multi_label_classification":
+            losses[SQUARED_ERROR] = ((values - targets) ** 2).reshape(n, -1).mean(axis=1)
+    if not losses:
+        raise LossUnknownError(_misfit(labels, outputs))
+    return losses, hits
+
+
+def _measure_classes(
+    logits: FloatArray, targets: npt.NDArray[Any]
+) -> tuple[dict[str, FloatArray], npt.NDArray[np.bool_]]:
+    """Cross-entropy of (n, n_classes) logits; equal scores go to the first class."""
+    n_classes = logits.shape[1]
+    if not (targets == np.floor(targets)).all():
+        raise LossUnknownError(f"For {n_classes} outputs, labels must be whole numbers or one per output; got others.")
+    if targets.min() < 0 or targets.max() >= n_classes:
+        raise LossUnknownError(
+            f"For {n_classes} outputs, labels must be classes 0 to {n_classes - 1}; "
+            f"got {targets.min()} to {targets.max()}."
+        )
+    classes = targets.astype(np.int64)
+    shifted = logits - logits.max(axis=1, keepdims=True)
+    losses: FloatArray = np.log(np.exp(shifted).sum(axis=1)) - shifted[np.arange(len(classes)), classes]
+    return {CROSS_ENTROPY: losses}, logits.argmax(axis=1) == classes
+
+
+def _undo_squashing(values: FloatArray, model: nn.Module) -> FloatArray:
+    """Logits, also of a model that ends in a softmax or a sigmoid."""
+    last = next((module for module in reversed(list(model.modules())) if not list(module.children())), None)
+    if not isinstance(last, nn.Softmax | nn.Sigmoid) or values.min() < 0 or values.max() > 1:
+        return values
+    least = np.finfo(np.float32).tiny
+    if isinstance(last, nn.Softmax):
+        return np.asarray(np.log(np.maximum(values, least)))
+    return np.asarray(np.log(np.maximum(values, least)) - np.log(np.maximum(1 - values, least)))
+
+
+def _measure_tokens(
+    batch: Batch, labels: Tensor, score: Callable[[Tensor, Tensor], Tensor], is_shifted: bool
+) -> FloatArray:
+    """Mean negative log-likelihood per record over its counted tokens, a few thousand of them at a time.
+
+    Args:
+        batch: Whose ``attention_mask`` says what is padding.
+        labels: (n, n_tokens) token ids; -100 does not count.
+        score: Rows and places of m tokens -> logits (m, n_words).
+        is_shifted: Whether the model predicts the next token rather than the one in its place.
+    """
+    device = next(iter(batch.columns.values())).device
+    labels = labels.to(device)
+    is_counted = labels != IGNORED_TOKEN
+    mask = batch.named.get("attention_mask")
+    is_real = mask != 0 if mask is not None and mask.shape == labels.shape else torch.ones_like(is_counted)
+    is_counted &= is_real
+    if is_shifted:
+        is_counted = is_counted[:, 1:] & is_real[:, :-1]
+        labels = labels[:, 1:]
+    rows, places = is_counted.nonzero(as_tuple=True)
+    n_of = is_counted.sum(dim=1).cpu().numpy()
+    if not n_of.all():
+        raise LossUnknownError(f"{int((n_of == 0).sum())} of {len(n_of)} records have no labelled token to predict.")
+    targets = labels[rows, places]
+    losses, done, size = [], 0, 1
+    while done < len(rows):
+        chosen = slice(done, done + size)
+        logits = score(rows[chosen], places[chosen])
+        if done == 0 and (int(targets.min()) < 0 or int(targets.max()) >= logits.shape[1]):
+            raise LossUnknownError(
+                f"Token labels must be 0 to {logits.shape[1] - 1}, or -100 for tokens that do not count; "
+                f"got {int(targets.min())} to {int(targets.max())}."
+            )
+        exact = (logits.cpu() if logits.device.type == "mps" else logits).double()
+        right = exact.gather(1, targets[chosen].to(exact.device)[:, None])[:, 0]
+        losses.append((exact.logsumexp(dim=1) - right).cpu().numpy())
+        done, size = done + size, max(1, _MOST_LOGITS // logits.shape[1])
+    total = np.bincount(rows.cpu().numpy(), weights=np.concatenate(losses), minlength=len(n_of))
+    means: FloatArray = total / n_of
+    return means
+
+
+def _misfit(labels: Tensor, outputs: Tensor) -> str:
+    kind = str(labels.dtype).removeprefix("torch.")
+    return (
+        f"Labels of {kind} and shape {tuple(labels.shape[1:])} per record do not fit outputs of shape "
+        f"{tuple(outputs.shape[1:])} per record."
+    )

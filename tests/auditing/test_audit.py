@@ -225,6 +225,15 @@ def test_memory_that_only_the_loss_shows_is_seen(build_world):
     assert report.metrics["loss"].share_left == pytest.approx(1.0, abs=0.2)
 
 
+def test_losses_are_compared_even_if_the_oracles_are_unknown(build_world):
+    given = make_cleared(build_world)
+    remembers = build_world(0).model(0.0, gain=1.0)
+    report = audit(**given | {"unlearned": remembers, "oracle": strip(given["oracle"], "losses")})
+    assert report.verdict == report.metrics["loss"].verdict == "residual"
+    assert report.metrics["loss"].value == pytest.approx(remembers[0].losses.mean())
+    assert report.records["loss_gap"].isna().all()
+
+
 def test_marks_in_both_directions_are_seen(build_world):
     world = build_world(0)
     gains = np.where(np.arange(150) % 2, 1.2, -0.9)
@@ -243,7 +252,7 @@ def test_longer_representations_are_seen(build_world):
     unlearned = world.model()
     unlearned[0][:] *= 1.3
     report = audit(unlearned, oracle=world.model(), original=world.model(0.5), settings=FAST)
-    assert report.verdict == "residual"
+    assert report.verdict == "displaced"
     assert [name for name in DECIDING[:3] if report.metrics[name].verdict != "erased"] == ["norm"]
 
 

@@ -107,7 +107,7 @@ def test_mixed_labels_become_text():
 
 def test_records_stand_in_an_order_of_their_content():
     rng = np.random.default_rng(1)
-    beside = {"losses": np.arange(5.0), "labels": np.arange(5), "groups": np.arange(5), "strata": np.zeros(5)}
+    beside = {"labels": np.arange(5), "groups": np.arange(5), "strata": np.zeros(5)}
     first = gather_evidence((Embeddings(ROWS[:5], **beside), *map(Embeddings, SOUND[1:])))
     turn = rng.permutation(5)
     moved = {name: values[turn] for name, values in beside.items()}
@@ -134,11 +134,23 @@ def test_small_whole_numbers_do_not_collide():
     assert len(np.unique(hash_content(grid))) == len(grid)
 
 
-def test_losses_count_where_every_side_has_them():
+def test_losses_are_given_for_every_side_or_for_none():
     full = tuple(Embeddings(rows, losses=np.ones(len(rows))) for rows in SOUND)
     assert gather_evidence(full).has_losses
-    assert not gather_evidence((full[0], SOUND[1], full[2])).has_losses
     assert gather_evidence(full, oracle=full).has_losses
+    with pytest.raises(
+        InputError, match=r"losses of unlearned must be given for every side .* got them for forget, held"
+    ):
+        gather_evidence((full[0], SOUND[1], full[2]))
+    with pytest.raises(InputError, match="losses of oracle must be given for every side or for none"):
+        gather_evidence(full, oracle=(full[0], *SOUND[1:]))
+
+
+def test_losses_count_without_those_of_an_oracle_but_not_in_a_test_against_each_of_five():
+    full = tuple(Embeddings(rows, losses=np.ones(len(rows))) for rows in SOUND)
+    assert gather_evidence(full, oracle=SOUND).has_losses
+    assert not gather_evidence(full, oracle=[full] * 4 + [SOUND]).has_losses
+    assert not gather_evidence(SOUND, oracle=full).has_losses
 
 
 def test_nearest_retain_leaves_a_retain_record_itself_out():

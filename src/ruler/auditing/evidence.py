@@ -15,6 +15,7 @@ from ruler.core.checks import measure_norms
 from ruler.core.types import FloatArray, IndexArray, Neighbors
 from ruler.metrics import cosine_similarity
 from ruler.neighbors import find_neighbors
+from ruler.stats.hybrid import LEAST_ORACLES
 
 Side = Literal["forget", "retain", "held_out"]
 SIDES: tuple[Side, ...] = ("forget", "retain", "held_out")
@@ -195,8 +196,9 @@ class Evidence:
 
     @property
     def has_losses(self) -> bool:
-        """Whether the unlearned model's losses, and those of every oracle, are known."""
-        return self.main.losses is not None and all(oracle.losses is not None for oracle in self.main_oracles)
+        """Whether the unlearned model's losses are known, and every oracle's where it is compared with each of them."""
+        is_complete = all(oracle.losses is not None for oracle in self.main_oracles)
+        return self.main.losses is not None and (is_complete or len(self.oracles) < LEAST_ORACLES)
 
     @property
     def pairing(self) -> Pairing | None:

@@ -70,6 +70,13 @@ def gather_evidence(
     check_numbers(models)
     first = models["unlearned"]
     sizes = {side: len(rows) for side, rows in _main(first).items()}
+    for name, model in models.items():  # what is given must not be passed over in silence
+        known = model.collect("losses").keys()
+        if known and known != sizes.keys():
+            raise InputError(
+                f"losses of {name} must be given for every side or for none; got them for {', '.join(known)} of "
+                f"{', '.join(sizes)}. Give those of the other records too."
+            )
     known_ids = {side: np.arange(n) for side, n in sizes.items()} | first.collect("ids") | _by_side(ids, "ids", sizes)
     beside = {
         "groups": first.collect("groups") | _by_side(groups, "groups", sizes),
@@ -110,7 +117,7 @@ def gather_evidence(
 
     def build(model: GivenModel, before: Mapping[str, LayerRows] | None = None) -> dict[str, LayerRows]:
         losses = model.collect("losses")
-        own = arrange(losses) if losses.keys() == sizes.keys() else None
+        own = arrange(losses) if losses else None
         return {
             layer: LayerRows(
                 {side: part[order[side]] if is_moved[side] else part for side, part in rows.items()},

@@ -45,6 +45,7 @@ def tabulate_records(evidence: Evidence, found: Mapping[str, Measurement], *, is
     scores = {name: one.scores[main if main in one.scores else list(one.scores)[-1]] for name, one in found.items()}
     nearest = evidence.main.nearest
     losses = evidence.main.losses
+    has_reference = any(oracle.losses is not None for oracle in evidence.main_oracles)
     p_values, told = _judge(evidence, found, is_fair)
     q_values = adjust_p_values(p_values)
     columns: dict[str, Any] = {
@@ -58,7 +59,7 @@ def tabulate_records(evidence: Evidence, found: Mapping[str, Measurement], *, is
         "percentile_rank": rank_within(scores["m4"]["forget"], nearest["retain"].similarity[:, 0]),
         "norm_ratio": np.exp(scores["norm"]["forget"]) if "norm" in scores else missing,
         "loss": missing if losses is None else losses["forget"],
-        "loss_gap": scores["loss"]["forget"] if "loss" in scores and evidence.has_oracle else missing,
+        "loss_gap": scores["loss"]["forget"] if "loss" in scores and has_reference else missing,
         "p_value": p_values,
         "q_value": q_values,
         "finding": _name(told, q_values, evidence.settings.alpha),

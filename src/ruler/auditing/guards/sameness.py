@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Iterator
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ruler.auditing.evidence import Evidence, Side
+from ruler.auditing.evidence import Evidence, LayerRows, Side
 from ruler.auditing.findings import GuardFinding, Severity
 from ruler.core.arithmetic import TIE_SLACK, iterate_blocks
 from ruler.core.checks import block_rows_for
@@ -45,22 +46,29 @@ _SIDES: tuple[Side, ...] = ("forget", "retain")
 
 def check_sameness(evidence: Evidence) -> Iterator[GuardFinding]:
     """Two models that embed every forget and retain record in the same place."""
-    for first, second, name, severity, meaning, cure in _COMPARED:
-        if _are_same(evidence, first, second):
-            message = f"{first} and {second} give the same embeddings of all forget and retain records. {meaning}"
-            yield GuardFinding(name, severity, message, cure, blocks=name == "identical_to_oracle")
-
-
-def _are_same(evidence: Evidence, first: str, second: str) -> bool:
-    """Whether directions, norms (but for one scale) and losses, where known, are the same in both models."""
     models = {"unlearned": evidence.main}
     if evidence.original is not None:
         models["original"] = evidence.original[evidence.main_layer]
-    if evidence.has_oracle:
-        models["oracle"] = evidence.main_oracles[0]
-    if first not in models or second not in models:
-        return False
-    one, other = models[first], models[second]
+    for number, oracle in enumerate(evidence.main_oracles, 1):
+        models["oracle" if number == 1 else f"oracle {number}"] = oracle
+    for first, second, name, severity, meaning, cure in _COMPARED:
+        if first in models and second in models and _are_same(models[first], models[second]):
+            message = f"{first} and {second} give the same embeddings of all forget and retain records. {meaning}"
+            yield GuardFinding(name, severity, message, cure, blocks=name == "identical_to_oracle")
+    names = [name for name in models if name.startswith("oracle")]
+    for first, second in combinations(names, 2):
+        if _are_same(models[first], models[second]):
+            yield GuardFinding(
+                "repeated_oracle",
+                "fail",
+                f"{first} and {second} are the same model, so that they do not tell what retraining alone does.",
+                "Retrain every oracle from a seed of its own.",
+            )
+            return
+
+
+def _are_same(one: LayerRows, other: LayerRows) -> bool:
+    """Whether directions, norms (but for one scale) and losses, where known, are the same in both models."""
     losses = one.losses, other.losses
     if losses[0] is not None and losses[1] is not None:
         is_other = [not np.allclose(losses[0][side], losses[1][side]) for side in _SIDES]

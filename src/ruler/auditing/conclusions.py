@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 from scipy.stats import t
 
 from ruler.auditing.evidence import Evidence, Side
@@ -13,6 +12,7 @@ from ruler.auditing.findings import Interval, LayerFinding, MetricFinding, Metri
 from ruler.auditing.measure import Measurement, average_units
 from ruler.auditing.verdict import decide_metric, read_by_paper
 from ruler.core.types import FloatArray
+from ruler.metrics.calibration_gap import subtract_baseline
 from ruler.metrics.percentile_rank import rank_within
 from ruler.stats.auc import auc_interval
 from ruler.stats.equivalence import count_needed, minimum_detectable_effect
@@ -109,8 +109,7 @@ def _paper_values(name: str, layer: str, found: Measurement, evidence: Evidence)
     """What the paper averages: M2's scores less the retain median, M4's ranks; the scores themselves otherwise."""
     scores = found.scores[layer]
     if name == "m2":
-        middle = np.median(scores["retain"])
-        return {side: values - middle for side, values in scores.items()}
+        return {side: subtract_baseline(values, scores["retain"]) for side, values in scores.items()}
     if name == "m4":
         return {side: rank_within(values, scores["retain"]) for side, values in scores.items() if side != "retain"}
     return scores
@@ -169,9 +168,11 @@ def _add_unaligned(finding: MetricFinding, layer: str, evidence: Evidence) -> Me
             both.append(math.nan)  # widths differ: there is no plain similarity
             continue
         scores = model.compare(oracle, is_aligned=is_aligned)
-        base = {"m1": 0.0, "m2": float(np.median(scores["retain"]))}.get(finding.name)
-        if base is None:
+        values = scores["forget"]
+        if finding.name == "m2":
+            values = subtract_baseline(values, scores["retain"])
+        elif finding.name == "m3":
             assert model.original is not None
-            base = float(model.original.compare(oracle, is_aligned=is_aligned)["forget"].mean())
-        both.append(float(scores["forget"].mean()) - base)
+            values = values - model.original.compare(oracle, is_aligned=is_aligned)["forget"]
+        both.append(float(values.mean()))
     return replace(finding, plain_value=both[0], aligned_value=both[1])

@@ -89,19 +89,20 @@ def linear_cka(first: FloatArray, second: FloatArray) -> float:
 def _find_skill(evidence: Evidence, outputs: Mapping[str, Mapping[str, float]]) -> tuple[float, float]:
     """What is left of the oracle's (or the original's) skill on retain records, and how much of the score was lost.
 
-    The score is the accuracy beyond that of the most frequent label. Where only losses are known, it is the share of
+    The score is the accuracy beyond that of the most frequent label (beyond 0 if labels are unknown, as for language
+    models). Where only losses are known, it is the share of
     records whose label gets more probability than its frequency, beyond one half.
     """
     labels = evidence.labels.get("retain")
-    if labels is None:
-        return math.nan, math.nan
-    _, codes, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    counts = codes = np.zeros(0, dtype=np.int64)
+    if labels is not None:
+        _, codes, counts = np.unique(labels, return_inverse=True, return_counts=True)
     left = outputs.get("unlearned", {}).get("retain_accuracy")
     usual = next((outputs[name].get("retain_accuracy") for name in ("oracle", "original") if name in outputs), None)
-    chance = float(counts.max() / len(labels))
+    chance = 0.0 if labels is None else float(counts.max() / len(labels))
     if left is None or usual is None:
         reference = evidence.main_oracles[0] if evidence.has_oracle else evidence.main.original
-        if evidence.main.losses is None or reference is None or reference.losses is None:
+        if labels is None or evidence.main.losses is None or reference is None or reference.losses is None:
             return math.nan, math.nan
         if len(counts) > max(20, len(labels) // 10):  # numbers rather than classes
             return math.nan, math.nan

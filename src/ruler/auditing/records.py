@@ -12,6 +12,7 @@ from ruler.auditing.measure import Measurement
 from ruler.core.arithmetic import TIE_SLACK
 from ruler.core.optional import load_optional
 from ruler.core.types import FloatArray
+from ruler.metrics.calibration_gap import subtract_baseline
 from ruler.metrics.percentile_rank import rank_within
 from ruler.stats.auc import ROUNDING
 from ruler.stats.conformal import conformal_p_values
@@ -52,7 +53,7 @@ def tabulate_records(evidence: Evidence, found: Mapping[str, Measurement], *, is
         "id": evidence.ids["forget"],
         "group": evidence.groups.get("forget", np.full(len(missing), None)),
         "oracle_similarity": scores["m2"]["forget"] if "m2" in scores else missing,
-        "oracle_gap": scores["m2"]["forget"] - np.median(scores["m2"]["retain"]) if "m2" in scores else missing,
+        "oracle_gap": subtract_baseline(scores["m2"]["forget"], scores["m2"]["retain"]) if "m2" in scores else missing,
         "shift": scores["m3"]["forget"] if "m3" in scores else missing,
         "nearest_similarity": scores["m4"]["forget"],
         "nearest_retain": evidence.ids["retain"][nearest["forget"].index[:, 0]],

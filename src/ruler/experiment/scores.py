@@ -15,6 +15,7 @@ from ruler.core.types import FloatArray, Predictions
 from ruler.experiment.gallery import find_nearest
 from ruler.experiment.records import Records
 from ruler.metrics import m4
+from ruler.metrics.calibration_gap import subtract_baseline
 from ruler.metrics.outputs import accuracy, membership_inference
 from ruler.metrics.percentile_rank import rank_within
 
@@ -158,7 +159,7 @@ def compare(model: Answers, oracle: Answers) -> Scores:
     forget, baseline = similarity[: model.n_forget], similarity[model.n_forget :]
     return {
         "m1": float(forget.mean()),
-        "m2": float((forget - np.median(baseline)).mean()),
+        "m2": float(subtract_baseline(forget, baseline).mean()),
         "m2_mean_baseline": float((forget - baseline.mean()).mean()),
     }
 

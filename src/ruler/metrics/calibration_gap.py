@@ -30,7 +30,18 @@ def calibration_gap(unlearned_forget: Any, oracle_forget: Any, unlearned_retain:
     """
     forget = oracle_similarity(unlearned_forget, oracle_forget)
     retain = compare_rows(unlearned_retain, oracle_retain, ("unlearned_retain", "oracle_retain"))
-    return forget - np.median(retain)
+    return subtract_baseline(forget, retain)
+
+
+def subtract_baseline(similarity: FloatArray, retain_similarity: FloatArray) -> FloatArray:
+    """Similarities to the oracle less the median over retain records: (n,) gaps from similarities that are known.
+
+    Example:
+        >>> subtract_baseline(np.array([0.5, 1.0]), np.array([0.9, 1.0, 0.8])).round(3).tolist()
+        [-0.4, 0.1]
+    """
+    gap: FloatArray = similarity - np.median(retain_similarity)
+    return gap
 
 
 def m2(unlearned_forget: Any, oracle_forget: Any, unlearned_retain: Any, oracle_retain: Any) -> float:

@@ -41,6 +41,8 @@ _NOT_MEANING = {
     "Mend the evidence as described and audit again.",
 }
 
+_NO_LOSSES = "Losses were not known, so memory that shows in the model\u2019s answers alone was not looked for."
+
 CONTROLS: dict[Control, str] = {
     "held-out": "held-out records, which no model was trained on",
     "none": "no other records",
@@ -252,7 +254,9 @@ def count_right_guesses(effect: float) -> int:
 
 def explain_limits(report: Report) -> str:
     """What the verdict does not mean."""
-    return _NOT_MEANING[report.verdict].format(declared=DECLARED)
+    said = _NOT_MEANING[report.verdict].format(declared=DECLARED)
+    is_silent = report.verdict == "erased" and "loss" not in report.metrics
+    return f"{said} {_NO_LOSSES}" if is_silent else said
 
 
 def explain_margin(settings: AuditSettings) -> str:

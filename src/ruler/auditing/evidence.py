@@ -11,7 +11,8 @@ import numpy.typing as npt
 from ruler.auditing.alignment import compare_through, fit_map, judge_pairing
 from ruler.auditing.findings import Pairing
 from ruler.auditing.settings import AuditSettings
-from ruler.core.checks import measure_norms
+from ruler.core.arithmetic import iterate_blocks, norm_rows, unit_rows
+from ruler.core.checks import block_rows_for, measure_norms
 from ruler.core.types import FloatArray, IndexArray, Neighbors
 from ruler.metrics import cosine_similarity
 from ruler.neighbors import find_neighbors
@@ -24,8 +25,6 @@ SideScores = dict[Side, FloatArray]
 
 N_MEMBERS = 2000
 """Most retain records that stand for known members: enough to tell them from any number of held-out records."""
-
-_LARGEST_DEPTH = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,17 +107,16 @@ class LayerRows:
         """Similarity of the known members to their nearest retain record outside their own group."""
         retain, own = self.rows["retain"], self.members
         groups = np.arange(len(retain)) if self.retain_groups is None else self.retain_groups
-        largest = int(np.unique(groups, return_counts=True)[1].max())
-        found = find_neighbors(retain[own], retain, k=min(len(retain), min(largest, _LARGEST_DEPTH) + 1))
-        is_stranger = groups[found.index] != groups[own][:, None]
-        place = is_stranger.argmax(axis=1)
-        nearest = np.take_along_axis(found.similarity, place[:, None], axis=1)[:, 0]
-        for row in np.flatnonzero(~is_stranger.any(axis=1)):  # groups of hundreds of records
-            strangers = np.flatnonzero(groups != groups[own[row]])
-            if len(strangers):
-                query = np.asarray(retain[own[row] : own[row] + 1])
-                nearest[row] = find_neighbors(query, retain[strangers]).similarity[0, 0]
-        return nearest
+        queries = np.asarray(retain[own], dtype=np.float64)
+        queries = unit_rows(queries, norm_rows(queries))
+        nearest = np.full(len(own), -1.0)
+        for start, stop in iterate_blocks(len(retain), block_rows_for(retain.shape[1])):
+            block = np.asarray(retain[start:stop], dtype=np.float64)
+            products = queries @ unit_rows(block, norm_rows(block)).T
+            products[groups[own][:, None] == groups[None, start:stop]] = -1.0
+            nearest = np.maximum(nearest, products.max(axis=1))
+        bounded: FloatArray = np.minimum(nearest, 1.0)
+        return bounded
 
 
 @dataclass(frozen=True, eq=False)

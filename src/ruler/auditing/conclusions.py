@@ -106,8 +106,10 @@ def _conclude(found: Measurement, evidence: Evidence, n_deciding: int) -> Metric
 
 
 def _paper_values(name: str, layer: str, found: Measurement, evidence: Evidence) -> Mapping[Side, FloatArray]:
-    """What the paper averages: M2's scores less the retain median, M4's ranks; the scores themselves otherwise."""
+    """What is averaged: M2's scores less the retain median, M4's ranks, differences of losses; else the scores."""
     scores = found.scores[layer]
+    if found.contrast.value is not None:
+        return found.contrast.value(evidence.unlearned[layer], [oracle[layer] for oracle in evidence.oracles])
     if name == "m2":
         return {side: subtract_baseline(values, scores["retain"]) for side, values in scores.items()}
     if name == "m4":

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from ruler.auditing.contrasts.loss import subtract_loss
 from ruler.auditing.evidence import Evidence
 from ruler.auditing.measure import Measurement
 from ruler.core.arithmetic import TIE_SLACK
@@ -46,7 +47,7 @@ def tabulate_records(evidence: Evidence, found: Mapping[str, Measurement], *, is
     scores = {name: one.scores[main if main in one.scores else list(one.scores)[-1]] for name, one in found.items()}
     nearest = evidence.main.nearest
     losses = evidence.main.losses
-    has_reference = any(oracle.losses is not None for oracle in evidence.main_oracles)
+    has_reference = losses is not None and any(oracle.losses is not None for oracle in evidence.main_oracles)
     p_values, told = _judge(evidence, found, is_fair)
     q_values = adjust_p_values(p_values)
     columns: dict[str, Any] = {
@@ -60,7 +61,7 @@ def tabulate_records(evidence: Evidence, found: Mapping[str, Measurement], *, is
         "percentile_rank": rank_within(scores["m4"]["forget"], nearest["retain"].similarity[:, 0]),
         "norm_ratio": np.exp(scores["norm"]["forget"]) if "norm" in scores else missing,
         "loss": missing if losses is None else losses["forget"],
-        "loss_gap": scores["loss"]["forget"] if "loss" in scores and has_reference else missing,
+        "loss_gap": subtract_loss(evidence.main, evidence.main_oracles)["forget"] if has_reference else missing,
         "p_value": p_values,
         "q_value": q_values,
         "finding": _name(told, q_values, evidence.settings.alpha),
@@ -102,27 +103,31 @@ def tabulate_groups(
     return table.reset_index()
 
 
-def _deciding_scores(found: Mapping[str, Measurement]) -> list[tuple[Measurement, FloatArray, FloatArray]]:
-    """Forget and held-out scores of every deciding contrast at every layer."""
-    return [
-        (one, scores["forget"], scores["held_out"])
-        for one in found.values()
-        if one.contrast.decides
-        for scores in one.scores.values()
-    ]
+def _deciding_scores(
+    evidence: Evidence, found: Mapping[str, Measurement]
+) -> list[tuple[Measurement, FloatArray, FloatArray]]:
+    """Forget and held-out scores of every deciding contrast at every layer; differences where places are tested."""
+    scored = []
+    for one in found.values():
+        for layer, scores in one.scores.items() if one.contrast.decides else ():
+            value = one.contrast.value
+            oracles = [oracle[layer] for oracle in evidence.oracles]
+            by_side = scores if value is None else value(evidence.unlearned[layer], oracles)
+            scored.append((one, by_side["forget"], by_side["held_out"]))
+    return scored
 
 
 def _judge(evidence: Evidence, found: Mapping[str, Measurement], is_fair: bool) -> tuple[FloatArray, list[str]]:
     n = len(evidence.ids["forget"])
     if not (is_fair and evidence.has_held_out):
         return np.full(n, np.nan), [""] * n
-    usual, told = _combine(_deciding_scores(found))
+    usual, told = _combine(_deciding_scores(evidence, found))
     return conformal_p_values(usual[:n], usual[n:], tail="low"), told[:n]
 
 
 def _judge_groups(evidence: Evidence, found: Mapping[str, Measurement]) -> tuple[FloatArray, list[str]]:
     """p-value and finding of each forget group, groups in sorted order."""
-    scored = _deciding_scores(found)
+    scored = _deciding_scores(evidence, found)
     owners = evidence.groups["forget"]
     names, sizes = np.unique(owners, return_counts=True)
     means = [(one, average_by_group(forget, owners), held_out) for one, forget, held_out in scored]

@@ -32,6 +32,7 @@ class Contrast:
         needs: What must be given.
         score_members: Scores of the known members (under "retain", those in ``LayerRows.members`` alone) and of the
             held-out records, where these are other scores than ``score`` gives.
+        value: What is averaged for the report, where that is not the score.
         is_by_layer: Whether it differs from layer to layer.
         paper_null: The paper's fixed null, if it has one.
         paper_rule: Why that null is not a valid one.
@@ -49,6 +50,7 @@ class Contrast:
     record_tail: Literal["low", "both"] = "both"
     needs: tuple[Need, ...] = ()
     score_members: "Callable[[LayerRows, Sequence[LayerRows]], SideScores] | None" = None
+    value: "Callable[[LayerRows, Sequence[LayerRows]], SideScores] | None" = None
     is_by_layer: bool = True
     paper_null: float | None = None
     paper_rule: str = ""

@@ -16,7 +16,7 @@ SCORES = {
     "m3": "Shift towards the oracle (M3)",
     "m4": "Similarity to the nearest retain record (M4)",
     "norm": "Norm relative to the oracle, as a logarithm",
-    "loss": "Loss, less the oracle\u2019s where there is one",
+    "loss": "Place of the loss among all, less that in the oracle where there is one",
 }
 SIDES = {"forget": "Forget", "held_out": "Held-out", "retain": "Retain"}
 _N_BINS = 40

@@ -12,6 +12,7 @@ from torch.nn import functional
 from calibration.perceptrons import OVERFIT, Draw, load_source
 from calibration.world import SIDES, Model, World, measure_attack
 from ruler.models import TabularMLP
+from ruler.training import TrainingSettings
 from ruler.unlearning import METHODS, unlearn
 
 N_FORGET, N_HELD_OUT = 200, 400
@@ -27,6 +28,7 @@ N_REPEATS, NORM_FACTOR, SHARE_MARKED = 10, 1.3, 0.6
 
 CAUTION_SETS = ("adult", "bank_marketing", "electricity", "magic")
 CAUTION_RETAIN, CAUTION_SIZES = 1500, (50, 100, 200, 500)
+ALONE_RETAIN = 1000
 
 
 def make_overfit(name: str, seed: int) -> Iterator[World]:
@@ -156,3 +158,17 @@ def make_caution(name: str, seed: int) -> Iterator[World]:
             facts = {"n": n, "shares_start": seed % 2 == 0, "attack_original": measure_attack(now.embed(original))}
             known = {"oracles": [now.embed(oracle)], "original": now.embed(original)}
             yield World(name, kind, seed, now.embed(clean), facts=facts, **known)
+
+
+def make_caution_alone(name: str, seed: int, n: int) -> Iterator[World]:
+    """The same where the original knew exactly the n records that are audited, beside 1,000 that it keeps."""
+    draw, _ = _draw(name, 1000 * n + seed, n, 2 * n, ALONE_RETAIN)
+    forget, retain, _ = (draw.rows[side] for side in SIDES)
+    start = seed if seed % 2 == 0 else seed + 500_000
+    settings = TrainingSettings(epochs=400, learning_rate=2e-3)
+    oracle = draw.train(retain, start=seed, dropout_seed=3 * seed, settings=settings)
+    clean = draw.train(retain, start=start, dropout_seed=3 * seed + 1, settings=settings)
+    original = draw.train(np.concatenate([retain, forget]), start=seed, dropout_seed=3 * seed + 2, settings=settings)
+    facts = {"n": n, "shares_start": seed % 2 == 0, "attack_original": measure_attack(draw.embed(original))}
+    known = {"oracles": [draw.embed(oracle)], "original": draw.embed(original)}
+    yield World(name, "true labels, these records alone", seed, draw.embed(clean), facts=facts, **known)

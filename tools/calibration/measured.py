@@ -40,6 +40,7 @@ def make_tables(rows: list[Row]) -> dict[str, str]:
     chosen = parts.get("chosen", [])
     controls, chosen = _split(chosen, lambda row: row["kind"] == _CONTROL)
     knowing, variants = _split(parts.get("knowing", []), lambda row: row["variant"] == "full")
+    caution = parts.get("caution", []) + parts.get("caution-alone", [])
     makers: dict[str, tuple[Callable[..., str], tuple[list[Row], ...]]] = {
         "random": (tabulate_random, (parts.get("random", []),)),
         "uniformity": (tabulate_uniformity, (parts.get("random", []),)),
@@ -50,8 +51,8 @@ def make_tables(rows: list[Row]) -> dict[str, str]:
         "knowing by set": (tabulate_knowing_by_set, (knowing,)),
         "knowing with less": (tabulate_variants, (knowing + variants,)),
         "destroyed": (tabulate_destroyed, (parts.get("destroyed", []), parts.get("random", []))),
-        "caution": (tabulate_caution, (parts.get("caution", []),)),
-        "caution reasons": (tabulate_reasons, (parts.get("caution", []),)),
+        "caution": (tabulate_caution, (caution,)),
+        "caution reasons": (tabulate_reasons, (caution,)),
         "groups": (tabulate_groups, (parts.get("groups", []),)),
         "coverage": (tabulate_coverage, (parts.get("coverage", []),)),
         "answers": (tabulate_answers, (parts.get("answers", []),)),

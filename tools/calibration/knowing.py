@@ -160,9 +160,9 @@ def make_caution(name: str, seed: int) -> Iterator[World]:
             yield World(name, kind, seed, now.embed(clean), facts=facts, **known)
 
 
-def make_caution_alone(name: str, seed: int, n: int) -> Iterator[World]:
+def make_caution_alone(name: str, seed: int, n: int, ratio: int = 2) -> Iterator[World]:
     """The same where the original knew exactly the n records that are audited, beside 1,000 that it keeps."""
-    draw, _ = _draw(name, 1000 * n + seed, n, 2 * n, ALONE_RETAIN)
+    draw, _ = _draw(name, 1000 * n + seed, n, ratio * n, ALONE_RETAIN)
     forget, retain, _ = (draw.rows[side] for side in SIDES)
     start = seed if seed % 2 == 0 else seed + 500_000
     settings = TrainingSettings(epochs=400, learning_rate=2e-3)
@@ -171,4 +171,5 @@ def make_caution_alone(name: str, seed: int, n: int) -> Iterator[World]:
     original = draw.train(np.concatenate([retain, forget]), start=seed, dropout_seed=3 * seed + 2, settings=settings)
     facts = {"n": n, "shares_start": seed % 2 == 0, "attack_original": measure_attack(draw.embed(original))}
     known = {"oracles": [draw.embed(oracle)], "original": draw.embed(original)}
-    yield World(name, "true labels, these records alone", seed, draw.embed(clean), facts=facts, **known)
+    kind = "true labels, these records alone" + ("" if ratio == 2 else f"; {ratio} n held out")
+    yield World(name, kind, seed, draw.embed(clean), facts=facts, **known)

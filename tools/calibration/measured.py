@@ -40,7 +40,7 @@ def make_tables(rows: list[Row]) -> dict[str, str]:
     chosen = parts.get("chosen", [])
     controls, chosen = _split(chosen, lambda row: row["kind"] == _CONTROL)
     knowing, variants = _split(parts.get("knowing", []), lambda row: row["variant"] == "full")
-    caution = parts.get("caution", []) + parts.get("caution-alone", [])
+    caution = [row for part in ("caution", "caution-alone", "caution-ten") for row in parts.get(part, [])]
     makers: dict[str, tuple[Callable[..., str], tuple[list[Row], ...]]] = {
         "random": (tabulate_random, (parts.get("random", []),)),
         "uniformity": (tabulate_uniformity, (parts.get("random", []),)),

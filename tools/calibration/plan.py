@@ -52,8 +52,19 @@ from calibration.rows import Job
 SETS = ("adult", "bank_marketing", "electricity", "magic", "german_credit", "digits")
 N_CHOSEN, N_RECENT, N_WHOLE_CLASS, N_CONTROLS = 12, 24, 24, 40
 N_KNOWING, N_DESTROYED, N_CAUTION, N_GROUPED = 4, 3, 15, 400
-N_ALONE = {50: 8, 100: 8, 200: 20, 500: 8}
-CPU_PARTS = ("random", "chosen", "knowing", "destroyed", "caution", "caution-alone", "groups", "coverage", "answers")
+N_ALONE = {200: 20, 100: 8, 50: 8, 500: 8}
+CPU_PARTS = (
+    "random",
+    "chosen",
+    "knowing",
+    "destroyed",
+    "caution",
+    "caution-alone",
+    "caution-ten",
+    "groups",
+    "coverage",
+    "answers",
+)
 GPU_PARTS = ("cifar10", "tofu")
 FIRST_SEED, QUICK_SEED = 0, 900_000
 
@@ -91,6 +102,10 @@ def list_jobs(part: str, *, is_quick: bool) -> dict[str, Job]:
         for n, n_draws in N_ALONE.items():
             for name in knowing.CAUTION_SETS:
                 jobs |= {f"{name} {n} {s}": (knowing.make_caution_alone, (name, s, n)) for s in spread(n_draws)}
+    elif part == "caution-ten":
+        for n, n_draws in N_ALONE.items():
+            for name in knowing.CAUTION_SETS:
+                jobs |= {f"{name} {n} {s}": (knowing.make_caution_alone, (name, s, n, 10)) for s in spread(n_draws)}
     elif part == "groups":
         jobs = {f"{seed}": (scores.make_grouped, (seed,)) for seed in spread(N_GROUPED)}
     elif part == "coverage":

@@ -90,13 +90,10 @@ def _find_skill(evidence: Evidence, outputs: Mapping[str, Mapping[str, float]]) 
     """What is left of the oracle's (or the original's) skill on retain records, and how much of the score was lost.
 
     The score is the accuracy beyond that of the most frequent label (beyond 0 if labels are unknown, as for language
-    models). Where only losses are known, it is the share of
-    records whose label gets more probability than its frequency, beyond one half.
+    models). Where only losses are known, records whose label gets more than half of the probability count as right.
     """
     labels = evidence.labels.get("retain")
-    counts = codes = np.zeros(0, dtype=np.int64)
-    if labels is not None:
-        _, codes, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    counts = np.zeros(0, dtype=np.int64) if labels is None else np.unique(labels, return_counts=True)[1]
     left = outputs.get("unlearned", {}).get("retain_accuracy")
     usual = next((outputs[name].get("retain_accuracy") for name in ("oracle", "original") if name in outputs), None)
     chance = 0.0 if labels is None else float(counts.max() / len(labels))
@@ -106,8 +103,6 @@ def _find_skill(evidence: Evidence, outputs: Mapping[str, Mapping[str, float]]) 
             return math.nan, math.nan
         if len(counts) > max(20, len(labels) // 10):  # numbers rather than classes
             return math.nan, math.nan
-        uninformed = -np.log(counts / len(labels))[codes]
         losses = evidence.main.losses["retain"], reference.losses["retain"]
-        left, usual = (float((own < uninformed).mean()) for own in losses)
-        chance = 0.5
+        left, usual = (float((own < math.log(2)).mean()) for own in losses)  # more than half of the probability
     return (math.nan if usual - chance < _WORTHLESS_SKILL else (left - chance) / (usual - chance)), usual - left

@@ -40,8 +40,9 @@ format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# `make bench ARGS="--quick"`, or another benchmark: `make bench ARGS="precision --json FILE"`.
 bench: setup
-	$(BIN)/ruler bench
+	$(BIN)/python -m benchmarks $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis ruler-demo

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 import ruler
 from ruler.cli.app import app
 
-VERBS = ("demo", "audit", "bench", "reproduce", "data list", "data fetch", "data check")
+VERBS = ("demo", "audit", "reproduce", "data list", "data fetch", "data check")
 
 
 @pytest.fixture
@@ -26,6 +26,13 @@ def test_every_verb_has_help_with_an_example(verb, invoke):
 
 def test_version(invoke):
     assert invoke("--version").output.strip() == f"ruler {ruler.__version__}"
+
+
+def test_the_verb_that_left_says_where_it_went(invoke):
+    done = invoke("bench", "--quick", "--json", "bench.json")
+    assert done.exit_code != 0
+    assert "Run `make bench` in a checkout" in str(done.exception)
+    assert "bench" not in invoke("--help").output
 
 
 def test_misuse_is_one_line_and_exit_2():

@@ -7,9 +7,9 @@ import typer
 import ruler
 from ruler.cli import audit as audit_verb
 from ruler.cli import data
-from ruler.cli.bench import bench
 from ruler.cli.demo import demo
 from ruler.cli.reproduce import EXAMPLE, SpreadCommand, reproduce
+from ruler.core.errors import InputError
 
 app = typer.Typer(
     name="ruler",
@@ -20,9 +20,17 @@ app = typer.Typer(
 )
 app.command(epilog="Example: ruler demo --out ruler-demo")(demo)
 app.command(cls=audit_verb.AuditCommand, epilog=audit_verb.EXAMPLE)(audit_verb.audit)
-app.command(epilog="Example: ruler bench --quick --json bench.json")(bench)
 app.command(cls=SpreadCommand, epilog=EXAMPLE)(reproduce)
 app.add_typer(data.app, name="data")
+
+
+@app.command(hidden=True, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def bench() -> None:
+    """Say where the benchmarks went."""
+    raise InputError(
+        "verb must be one that `ruler --help` lists; got bench, which left the package. "
+        "Run `make bench` in a checkout of the repository."
+    )
 
 
 def _show_version(is_asked: bool) -> None:

@@ -23,7 +23,7 @@ from ruler.experiment.settings import (
 def _diagnose(name: str, *datasets: str, **settings: Any) -> StudySettings:
     """A diagnostic study of section 5.5: five seeds, all methods, original and oracle beside them, in float32.
 
-    bfloat16 was compared with it (`ruler.bench.precision`, docs/diagnostics.md): a finding on the FT-Transformer and a
+    bfloat16 was compared with it (`benchmarks.precision`, docs/diagnostics.md): a finding on the FT-Transformer and a
     verdict on the CNN turn on it, for texts it is not shown to be harmless, and what it saves on ResNet-18 is a quarter
     of the time.
     """

@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from ruler.bench.measure import describe_machine
+from benchmarks.measure import describe_machine
 from ruler.core.errors import InputError, RulerError
 from ruler.core.files import write_atomically
 from ruler.core.locations import cache_folder
@@ -81,7 +81,7 @@ def _fresh_cache() -> Iterator[Path]:
 
 
 def main() -> None:
-    """`python -m ruler.bench.studies --json FILE`: how long the paper's studies take here."""
+    """`python -m benchmarks.studies --json FILE`: how long the paper's studies take here."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--json", type=Path, required=True, help="write all numbers to this file, study by study")
     parser.add_argument("--studies", nargs="+", choices=tuple(TABULAR), default=tuple(TABULAR), help="by default all")
@@ -90,7 +90,7 @@ def main() -> None:
     chosen = parser.parse_args()
     machine = describe_machine()
     if chosen.device == "cuda":
-        from ruler.bench.cuda import describe_device
+        from benchmarks.cuda import describe_device
 
         machine |= describe_device()
     timings: list[dict[str, Any]] = []

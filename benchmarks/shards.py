@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.measure import describe_machine, read_peak_mb, run_apart
 from ruler.auditing.audit import audit
 from ruler.auditing.plan import plan_audit
 from ruler.auditing.settings import AuditSettings
-from ruler.bench.measure import describe_machine, read_peak_mb, run_apart
 from ruler.core.files import write_atomically
 from ruler.core.types import FloatArray
 from ruler.embeddings import load_embeddings
@@ -112,7 +112,7 @@ def _scale_to_unit(rows: FloatArray) -> FloatArray:
 
 
 def main() -> None:
-    """`python -m ruler.bench.shards --json FILE`: an audit of three million rows in shards, planned and run."""
+    """`python -m benchmarks.shards --json FILE`: an audit of three million rows in shards, planned and run."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--json", type=Path, required=True, help="write all numbers to this file")
     parser.add_argument("--rows", type=int, default=N_ROWS)

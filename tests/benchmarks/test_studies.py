@@ -3,15 +3,15 @@ import sys
 
 import pytest
 
-from ruler.bench import studies
-from ruler.bench.studies import TABULAR, StudyTiming, time_studies
+from benchmarks import studies
+from benchmarks.studies import TABULAR, StudyTiming, time_studies
 from ruler.core.errors import InputError, RulerError
 from ruler.experiment.store import load_results
 
 
 @pytest.fixture
 def anything_is_there(monkeypatch):
-    monkeypatch.setattr("ruler.bench.studies.load_tabular", lambda name: None)
+    monkeypatch.setattr("benchmarks.studies.load_tabular", lambda name: None)
 
 
 @pytest.mark.usefixtures("anything_is_there")

@@ -6,9 +6,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from ruler.bench import precision
-from ruler.bench.document import write_document
-from ruler.bench.recorded import compare_pairs, describe_pairs, read_pairs
+from benchmarks import precision
+from benchmarks.document import write_document
+from benchmarks.recorded import compare_pairs, describe_pairs, read_pairs
 from ruler.core.errors import FileFormatError, InputError
 from ruler.paper.intervals import difference_interval
 

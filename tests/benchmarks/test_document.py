@@ -1,11 +1,11 @@
 import json
 from pathlib import Path
 
-from ruler.bench.cuda import CudaTiming
-from ruler.bench.document import write_document
-from ruler.bench.search import Timing
-from ruler.bench.shards import ShardsTiming
-from ruler.bench.studies import StudyTiming
+from benchmarks.cuda import CudaTiming
+from benchmarks.document import write_document
+from benchmarks.search import Timing
+from benchmarks.shards import ShardsTiming
+from benchmarks.studies import StudyTiming
 
 
 def test_the_page_holds_every_measured_number(tmp_path):

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ruler.bench import scaling
-from ruler.bench.scaling import CostModel, Device, Point, fit_model, measure_points, project_search, write_tables
+from benchmarks import scaling
+from benchmarks.scaling import CostModel, Device, Point, fit_model, measure_points, project_search, write_tables
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from ruler.bench import cuda
+from benchmarks import cuda
 
 torch = pytest.importorskip("torch")
 
@@ -23,7 +23,7 @@ def test_every_engine_is_timed_in_one_run(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("n_rows", [100, 10_000])
 def test_chunks_stand_for_all_rows(n_rows, monkeypatch):
-    monkeypatch.setattr(cuda, "_CHUNK_ROWS", 1000)
+    monkeypatch.setattr(cuda, "CHUNK_ROWS", 1000)
     calls = []
     monkeypatch.setattr(cuda, "_time", lambda torch, call, repeats: (calls.append(len(call())), (2.0, 1.0))[1])
     elapsed_s, _ = cuda._time_chunks(torch, torch.randn(n_rows, 3), "highest")

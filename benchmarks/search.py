@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ruler.bench.measure import measure_apart
+from benchmarks.measure import measure_apart
 from ruler.core.optional import load_optional
 from ruler.neighbors import find_neighbors
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ruler.bench.measure import describe_machine
-from ruler.bench.search import Timing
+from benchmarks.measure import describe_machine
+from benchmarks.search import Timing
 from ruler.core.files import write_atomically
 from ruler.core.optional import load_optional
 from ruler.core.precision import full_precision
@@ -18,7 +18,7 @@ from ruler.neighbors.cuda.accelerator import load_rows
 from ruler.neighbors.cuda.fused_pass import FusedScan, can_fuse
 
 SIZES = ((1_000_000, 128), (1_000_000, 512), (200_000, 2048))
-_CHUNK_ROWS = 4096
+CHUNK_ROWS = 4096
 _MOST_CHUNKS = 8
 _REPEATS = 3
 
@@ -86,10 +86,10 @@ def _time_first_pass(torch: Any, rows: Any) -> tuple[float, float]:
 def _time_chunks(torch: Any, rows: Any, precision: str) -> tuple[float, float]:
     """Seconds of a search by chunks of queries, from the first few: each takes as long as the next."""
     unit = torch.nn.functional.normalize(rows)
-    starts = list(range(0, len(unit) - _CHUNK_ROWS + 1, _CHUNK_ROWS))[:_MOST_CHUNKS] or [0]
+    starts = list(range(0, len(unit) - CHUNK_ROWS + 1, CHUNK_ROWS))[:_MOST_CHUNKS] or [0]
 
     def search() -> Any:
-        return [(unit[start : start + _CHUNK_ROWS] @ unit.T).topk(2, 1) for start in starts]
+        return [(unit[start : start + CHUNK_ROWS] @ unit.T).topk(2, 1) for start in starts]
 
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision(precision)
@@ -97,7 +97,7 @@ def _time_chunks(torch: Any, rows: Any, precision: str) -> tuple[float, float]:
         elapsed_s, extra_mb = _time(torch, search, repeats=1)
     finally:
         torch.set_float32_matmul_precision(before)
-    return elapsed_s * len(unit) / min(len(unit), len(starts) * _CHUNK_ROWS), extra_mb
+    return elapsed_s * len(unit) / min(len(unit), len(starts) * CHUNK_ROWS), extra_mb
 
 
 def _time(torch: Any, call: Callable[[], Any], repeats: int = _REPEATS) -> tuple[float, float]:
@@ -135,7 +135,7 @@ def describe_device() -> dict[str, Any]:
 
 
 def main() -> None:
-    """`python -m ruler.bench.cuda --json FILE`: the part of `ruler bench` that a GPU runs."""
+    """`python -m benchmarks.cuda --json FILE`: the part of `make bench` that a GPU runs."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--json", type=Path, required=True, help="write all numbers to this file")
     path = parser.parse_args().json

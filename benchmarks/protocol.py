@@ -23,7 +23,7 @@ from ruler.data import load_tabular, partition_rows, split
 from ruler.experiment.run import RunSettings, run_studies
 from ruler.experiment.studies import STUDIES, narrow_studies
 
-_FRACTIONS = (0.01, 0.05, 0.10)
+FRACTIONS = (0.01, 0.05, 0.10)
 _N_SEEDS = 2
 _GALLERY = 2000
 _TEMPERATURE = 2.0
@@ -73,7 +73,7 @@ def run_plainly(name: str, seed: int) -> list[tuple[str, float, float, float]]:
     x, y = torch.from_numpy(parts.train_features), torch.from_numpy(parts.train_target)
     original = _train(x, y, seed)
     rows = []
-    for fraction in _FRACTIONS:
+    for fraction in FRACTIONS:
         partition = partition_rows(len(x), fraction)
         oracle = _train(x[partition.retain], y[partition.retain], seed)
         for method, (epochs, objective) in _METHODS.items():

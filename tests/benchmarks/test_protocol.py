@@ -1,6 +1,6 @@
 import pytest
 
-from ruler.bench.protocol import run_plainly
+from benchmarks.protocol import run_plainly
 from ruler.data import load_tabular, partition_rows, split
 from ruler.metrics import m2, m4
 from ruler.training.classifier import train_tabular
@@ -9,7 +9,7 @@ from ruler.unlearning import METHODS, unlearn
 
 def test_the_plain_form_is_the_same_protocol(monkeypatch):
     """Seeds, order and objectives alike give the same metrics."""
-    monkeypatch.setattr("ruler.bench.protocol._FRACTIONS", (0.05,))
+    monkeypatch.setattr("benchmarks.protocol.FRACTIONS", (0.05,))
     plain = {method: (gap, rank) for method, _, gap, rank in run_plainly("breast_cancer", 0)}
     parts = split(load_tabular("breast_cancer"))
     x, y = parts.train_features, parts.train_target

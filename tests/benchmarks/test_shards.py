@@ -1,4 +1,4 @@
-from ruler.bench.shards import time_shards
+from benchmarks.shards import time_shards
 
 
 def test_an_audit_of_shards_is_planned_and_timed():

@@ -1,67 +1,61 @@
-"""`ruler bench`: against the peers, side by side in one run."""
+"""`python -m benchmarks`: search and the paper's protocol against what a user would run instead, in one run."""
 
+import argparse
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import cuda, measure, protocol, search, shards, studies
 from ruler.core.errors import RulerError
 from ruler.core.files import write_atomically
 
-_QUICK_SETS = ("breast_cancer",)
-_SETS = ("breast_cancer", "phoneme", "magic")
+QUICK_SETS = ("breast_cancer",)
+SETS = ("breast_cancer", "phoneme", "magic")
 
 
-def bench(
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Only (20k, 128) on every kind of data, a minute or two.")
-    ] = False,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Also write all numbers to this file.")] = None,
-) -> None:
-    """Time exact neighbour search and the paper's protocol against what a user would run instead.
+def compare_peers(*, is_quick: bool = False, json_file: Path | None = None) -> None:
+    """Time neighbour search and the protocol against the peers; show tables and save all numbers after each result.
 
-    Without --quick also an audit of three million rows in shards (1.5 GB in
-    the temporary folder) against its plan and, where there is a GPU, every
-    study on the paper's ten tables: half an hour in all.
+    Args:
+        is_quick: Only (20k, 128) on every kind of data and one dataset, a minute or two. Otherwise also an audit of
+            three million rows in shards (1.5 GB in the temporary folder) against its plan and, where there is a GPU,
+            every study on the paper's ten tables: half an hour in all.
+        json_file: Where the numbers go; None keeps none.
     """
-    from ruler.bench.measure import describe_machine, has_cuda
-    from ruler.bench.protocol import time_protocol
-    from ruler.bench.search import ENGINES, KINDS, SIZES, time_cases
-
     console = Console()
     if not console.is_terminal:  # a pipe has no width: never cut what a script reads
         console = Console(width=140)
-    machine = describe_machine()
+    machine = measure.describe_machine()
     table = _table(machine)
     timings: list[dict[str, Any]] = []
     numbers: dict[str, Any] = {"machine": machine, "search": timings}
-    without_sklearn = tuple(name for name in ENGINES if "scikit" not in name)
-    runs = [((*SIZES[:1], *KINDS), without_sklearn)] if quick else [(SIZES, tuple(ENGINES)), (KINDS, without_sklearn)]
+    without_sklearn = tuple(name for name in search.ENGINES if "scikit" not in name)
+    runs = [(search.SIZES, tuple(search.ENGINES)), (search.KINDS, without_sklearn)]
+    if is_quick:
+        runs = [((*search.SIZES[:1], *search.KINDS), without_sklearn)]
     with console.status("measuring ..."):
         for cases, engines in runs:
-            for timing in time_cases(cases, engines):
+            for timing in search.time_cases(cases, engines):
                 timings.append(timing.as_dict())
                 table.add_row(*_row(timings[-1]), end_section=timing.engine == engines[-1])
                 _save(numbers, json_file)
-        if has_cuda():
-            from ruler.bench.cuda import describe_device, time_on_cuda
-
-            machine |= describe_device()
-            for timing in time_on_cuda():
+        if measure.has_cuda():
+            machine |= cuda.describe_device()
+            for timing in cuda.time_on_cuda():
                 timings.append(timing.as_dict())
                 table.add_row(*_row(timings[-1]))
                 _save(numbers, json_file)
     console.print(table)
     with console.status("measuring ..."):
-        numbers["protocol"] = [found.as_dict() for found in time_protocol(_QUICK_SETS if quick else _SETS)]
+        numbers["protocol"] = [found.as_dict() for found in protocol.time_protocol(QUICK_SETS if is_quick else SETS)]
     console.print(_draw_protocol(numbers["protocol"]))
     _save(numbers, json_file)
-    for part in () if quick else _time_longer(console):
+    for part in () if is_quick else _time_longer(console):
         _save(numbers | part, json_file)
 
 
@@ -72,22 +66,18 @@ def _save(numbers: dict[str, Any], path: Path | None) -> None:
 
 
 def _time_longer(console: Console) -> Iterator[dict[str, list[dict[str, Any]]]]:
-    """What takes minutes: an audit of shards, and on a GPU whole studies; all that is known, whenever there is more."""
-    from ruler.bench.measure import has_cuda
-    from ruler.bench.shards import time_shards
-    from ruler.bench.studies import TABULAR, time_studies
-
+    """Time an audit of shards and, on a GPU, whole studies; yield all numbers so far after each."""
     with console.status("auditing three million rows ..."):
-        shards = time_shards()
+        audit = shards.time_shards()
     console.print(
-        f"audit of {shards.n_rows:,} rows in shards: planned {shards.planned_s:.0f} s, took {shards.elapsed_s:.0f} s"
+        f"audit of {audit.n_rows:,} rows in shards: planned {audit.planned_s:.0f} s, took {audit.elapsed_s:.0f} s"
     )
-    known: dict[str, list[dict[str, Any]]] = {"shards": [shards.as_dict()], "studies": []}
+    known: dict[str, list[dict[str, Any]]] = {"shards": [audit.as_dict()], "studies": []}
     yield known
-    for name in TABULAR if has_cuda() else ():
+    for name in studies.TABULAR if measure.has_cuda() else ():
         with console.status(f"reproducing {name} ..."), TemporaryDirectory() as folder:
             try:
-                (timing,) = time_studies((name,), "cuda", Path(folder))
+                (timing,) = studies.time_studies((name,), "cuda", Path(folder))
             except RulerError as error:  # one that cannot run must not cost the others
                 console.print(f"ruler reproduce {name}: left out. {error}")
                 continue
@@ -126,3 +116,12 @@ def _row(timing: dict[str, Any]) -> list[str]:
         f"{timing['extra_mb']:.0f}",
         f"{timing['sgemm_share']:.2f}",
     ]
+
+
+def main() -> None:
+    """Compare RULER with its peers on this machine."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks peers", description=compare_peers.__doc__)
+    parser.add_argument("--quick", action="store_true", help="a minute or two instead of half an hour")
+    parser.add_argument("--json", type=Path, help="also write all numbers to this file")
+    chosen = parser.parse_args()
+    compare_peers(is_quick=chosen.quick, json_file=chosen.json)

@@ -1,4 +1,4 @@
-"""`python -m ruler.bench.document docs/bench/*.json --out docs/performance.md`: the page of measured speeds."""
+"""`python -m benchmarks.document docs/bench/*.json --out docs/performance.md`: the page of measured speeds."""
 
 import argparse
 import json
@@ -10,9 +10,9 @@ from ruler.core.files import write_atomically
 
 _TITLE = """# Performance
 
-Measured by `ruler bench --json`, written by `python -m ruler.bench.document docs/bench/*.json`: measure again rather
-than edit this page. Engines of one table ran in one go on one machine, each in a process of its own; compare ratios,
-not seconds across machines.
+Measured by `make bench ARGS="--json FILE"`, written by `python -m benchmarks.document docs/bench/*.json`: measure
+again rather than edit this page. Engines of one table ran in one go on one machine, each in a process of its own;
+compare ratios, not seconds across machines.
 """
 _SEARCH = """## Exact nearest neighbours
 
@@ -38,12 +38,12 @@ _PROTOCOL = """## The paper's protocol
 
 Two seeds of a dataset: an original and three oracles each, four methods at three fractions, from training to
 metrics. "Plain" is the protocol in the fewest lines of torch, one model after the other; RULER runs the same
-steps, with the same weights to the last bit, in one process a core.
+steps, with the same weights to the last bit, in one process per core.
 """
 _STUDIES = """## Whole studies
 
 `ruler reproduce STUDY` as a user runs it, from its first import to its last table, with no model in the cache: in one
-process a core, or in up to eight on a GPU.
+process per core, or in up to eight on a GPU.
 """
 _SHARDS = """## More rows than one would load
 
@@ -53,7 +53,7 @@ identities within classes, as an embedding of faces has them.
 """
 _PRECISION = """## Mixed precision
 
-Cells of the diagnostic studies, trained and unlearned twice, by `python -m ruler.bench.precision` in turns or, where
+Cells of the diagnostic studies, trained and unlearned twice, by `python -m benchmarks.precision` in turns or, where
 verdicts are given, as studies of their own that were compared afterwards (`--results`). Seeds, records, batches
 and all settings are the same, and only the products of training and unlearning are in float32 or in bfloat16
 (autocast; weights, optimiser, losses and the reading of representations stay in float32). Convolutions of float32
@@ -251,7 +251,7 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def main() -> None:
     """Read the benches and write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("benches", nargs="+", type=Path, help="files of `ruler bench --json`")
+    parser.add_argument("benches", nargs="+", type=Path, help="files that `make bench` wrote")
     parser.add_argument("--out", type=Path, default=Path("docs/performance.md"), help="page to write")
     chosen = parser.parse_args()
     write_document([json.loads(path.read_text(encoding="utf-8")) for path in chosen.benches], chosen.out)

@@ -1,11 +1,11 @@
 import json
+import sys
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from ruler.bench import cuda, measure, search, shards, studies
-from ruler.cli.app import app
+from benchmarks import cuda, measure, peers, search, shards, studies
+from benchmarks.__main__ import main
 from ruler.core.errors import RulerError
 from ruler.core.version import __version__
 
@@ -35,9 +35,9 @@ def test_memory_is_measured_beyond_what_was_there():
 def test_bench_writes_its_numbers(tmp_path, monkeypatch):
     monkeypatch.setattr(search, "SIZES", (search.Case("diffuse", 300, 8),))
     monkeypatch.setattr(search, "KINDS", ())
-    monkeypatch.setattr("ruler.cli.bench._QUICK_SETS", ())
-    done = CliRunner().invoke(app, ["bench", "--quick", "--json", str(tmp_path / "bench.json")])
-    assert done.exit_code == 0, done.output
+    monkeypatch.setattr(peers, "QUICK_SETS", ())
+    monkeypatch.setattr(sys, "argv", ["benchmarks", "--quick", "--json", str(tmp_path / "bench.json")])
+    main()
     numbers = json.loads((tmp_path / "bench.json").read_text())
     assert numbers["search"][0]["engine"] == "ruler"
     assert numbers["machine"]["cores"] >= 1
@@ -45,10 +45,10 @@ def test_bench_writes_its_numbers(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("with_gpu", [False, True])
-def test_the_whole_bench_holds_shards_and_on_a_gpu_studies(tmp_path, monkeypatch, with_gpu):
+def test_the_whole_bench_holds_shards_and_on_a_gpu_studies(tmp_path, monkeypatch, capsys, with_gpu):
     monkeypatch.setattr(search, "SIZES", ())
     monkeypatch.setattr(search, "KINDS", ())
-    monkeypatch.setattr("ruler.cli.bench._SETS", ())
+    monkeypatch.setattr(peers, "SETS", ())
     monkeypatch.setattr(shards, "time_shards", lambda: shards.ShardsTiming(3_000_000, 128, 9, 5, 100.0, 110.0, 50.0))
     monkeypatch.setattr(measure, "has_cuda", lambda: with_gpu)
     monkeypatch.setattr(cuda, "time_on_cuda", lambda: iter(()))
@@ -60,12 +60,19 @@ def test_the_whole_bench_holds_shards_and_on_a_gpu_studies(tmp_path, monkeypatch
         yield studies.StudyTiming(names[0], device, 1800, 40.0)
 
     monkeypatch.setattr(studies, "time_studies", time_studies)
-    done = CliRunner().invoke(app, ["bench", "--json", str(tmp_path / "bench.json")])
-    assert done.exit_code == 0, done.output
+    monkeypatch.setattr(sys, "argv", ["benchmarks", "peers", "--json", str(tmp_path / "bench.json")])
+    main()
+    shown = capsys.readouterr().out
     numbers = json.loads((tmp_path / "bench.json").read_text())
-    assert "audit of 3,000,000 rows in shards: planned 100 s, took 110 s" in done.output
+    assert "audit of 3,000,000 rows in shards: planned 100 s, took 110 s" in shown
     assert numbers["shards"][0]["peak_mb"] == 50.0
     assert len(numbers["studies"]) == (5 if with_gpu else 0)
-    assert ("ruler reproduce primary: 1,800 cells in 40 s" in done.output) == with_gpu
-    assert ("ruler reproduce minibatch: left out. its data is not there" in done.output) == with_gpu
+    assert ("ruler reproduce primary: 1,800 cells in 40 s" in shown) == with_gpu
+    assert ("ruler reproduce minibatch: left out. its data is not there" in shown) == with_gpu
     assert ("gpu" in numbers["machine"]) == with_gpu
+
+
+def test_an_unknown_benchmark_is_refused(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["benchmarks", "precison"])
+    with pytest.raises(SystemExit, match="Did you mean 'precision'"):
+        main()

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from ruler.bench import precision
-from ruler.bench.agreement import Shift, conclude, summarise
-from ruler.bench.document import write_document
-from ruler.bench.precision import DEFAULTS, PrecisionSettings, compare_precisions
+from benchmarks import precision
+from benchmarks.agreement import Shift, conclude, summarise
+from benchmarks.document import write_document
+from benchmarks.precision import DEFAULTS, PrecisionSettings, compare_precisions
 from ruler.core.errors import InputError, UnknownNameError
 from ruler.experiment.cell import Outcome
 from ruler.experiment.grid import Cell, Job

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from ruler.bench.agreement import PrecisionRow, summarise
+from benchmarks.agreement import PrecisionRow, summarise
 from ruler.core.errors import FileFormatError, InputError
 from ruler.experiment.cell import Outcome
 from ruler.experiment.grid import Cell

@@ -1,4 +1,4 @@
-"""`python -m ruler.bench.scaling`: how search time grows with rows, width and workers, and a model of it.
+"""`python -m benchmarks.scaling`: how search time grows with rows, width and workers, and a model of it.
 
 With ``--json F`` it measures and writes the numbers; with ``--page P`` it writes the tables into the page, between its
 markers, from the numbers in F. Run it on a quiet machine.
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import nnls
 
-from ruler.bench.measure import describe_machine
+from benchmarks.measure import describe_machine
 from ruler.core.files import write_atomically
 from ruler.core.types import FloatArray
 

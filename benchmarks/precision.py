@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from ruler.bench.agreement import PrecisionRow, summarise
-from ruler.bench.measure import describe_machine
-from ruler.bench.recorded import compare_pairs, describe_pairs, read_pairs
+from benchmarks.agreement import PrecisionRow, summarise
+from benchmarks.measure import describe_machine
+from benchmarks.recorded import compare_pairs, describe_pairs, read_pairs
 from ruler.core.checks import check_number
 from ruler.core.errors import InputError
 from ruler.core.files import write_atomically
@@ -140,13 +140,13 @@ def _describe(settings: PrecisionSettings) -> dict[str, Any]:
     machine = describe_machine() | {"threads": torch.get_num_threads()}
     if settings.device == "cpu":
         return machine
-    from ruler.bench.cuda import describe_device
+    from benchmarks.cuda import describe_device
 
     return machine | describe_device() | {"float32 convolutions": "TF32" if torch.backends.cudnn.allow_tf32 else "full"}
 
 
 def main() -> None:
-    """`python -m ruler.bench.precision --json FILE`: float32 against bfloat16 on the diagnostic studies' models."""
+    """`python -m benchmarks.precision --json FILE`: float32 against bfloat16 on the diagnostic studies' models."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--json", type=Path, required=True, help="write all numbers to this file, seed by seed")
     parser.add_argument(

@@ -41,6 +41,27 @@ def run_python() -> Callable[[str], str]:
     return run
 
 
+@pytest.fixture
+def tiny_config():
+    """A BERT of a few thousand weights."""
+    transformers = pytest.importorskip("transformers")
+    return transformers.BertConfig(
+        vocab_size=60, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24
+    )
+
+
+@pytest.fixture
+def bert_folder(tmp_path: Path, tiny_config) -> Path:
+    """A tiny masked language model with a trained head, as far as a file can tell."""
+    transformers, torch = pytest.importorskip("transformers"), pytest.importorskip("torch")
+    from ruler.core.readers.pretrained import quiet_transformers
+
+    torch.manual_seed(0)
+    with quiet_transformers():
+        transformers.BertForMaskedLM(tiny_config).save_pretrained(tmp_path / "bert")
+    return tmp_path / "bert"
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     marked = [item for item in items if item.get_closest_marker("gpu")]
     if not marked:

@@ -12,7 +12,7 @@ import torch
 import ruler.cli
 from ruler.cli.audit_folders import FolderRecords, load_folder
 from ruler.core.errors import CheckpointError, FileFormatError, InputError
-from ruler.models.pretrained import quiet_transformers
+from ruler.core.readers.pretrained import quiet_transformers
 
 transformers = pytest.importorskip("transformers")
 pillow = pytest.importorskip("PIL.Image")

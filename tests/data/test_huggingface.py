@@ -6,8 +6,9 @@ import pyarrow.parquet
 import pytest
 
 from ruler.core.errors import FileFormatError, InputError, UnknownNameError
+from ruler.core.readers.datasets import is_dataset_folder, read_dataset, read_records
 from ruler.data import load_images, load_texts
-from ruler.data.huggingface import is_dataset_folder, read_dataset, read_image_dataset, read_records
+from ruler.data.huggingface import read_image_dataset
 
 LABELLED = {"image": {"_type": "Image"}, "label": {"names": ["cat", "dog"], "_type": "ClassLabel"}}
 NOTES = ["The wound has healed very well.", "No drug allergies were noted."]

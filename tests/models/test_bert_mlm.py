@@ -9,6 +9,7 @@ import torch
 
 from ruler import embed
 from ruler.core.errors import CheckpointError, DownloadError, FileFormatError
+from ruler.core.readers.pretrained import load_tokenizer, quiet_transformers
 from ruler.models import bert_mlm
 from ruler.models.bert_mlm import (
     CLINICAL_MODEL,
@@ -17,7 +18,6 @@ from ruler.models.bert_mlm import (
     load_masking_tokenizer,
     resolve_language_model,
 )
-from ruler.models.pretrained import load_tokenizer, quiet_transformers
 
 transformers = pytest.importorskip("transformers")
 

@@ -30,7 +30,7 @@ def load_folder(folder: Path, name: str) -> Any:
         FileFormatError: Not such a folder, or one that cannot be read safely.
         CheckpointError: Weights that are missing or do not fit.
     """
-    from ruler.models.pretrained import load_pretrained
+    from ruler.core.readers.pretrained import load_pretrained
 
     if folder.is_file():
         raise FileFormatError(
@@ -77,7 +77,7 @@ class FolderRecords:
             FileFormatError: Nothing there, another ending, records that cannot be read, a label that is no class of the
                 model, images within and without class folders, or a model without its tokenizer or image processor.
         """
-        from ruler.data.huggingface import is_dataset_folder
+        from ruler.core.readers.datasets import is_dataset_folder
 
         if path.is_dir():
             return self._load_dataset(path) if is_dataset_folder(path) else self._load_image_folder(path)
@@ -97,8 +97,8 @@ class FolderRecords:
         return {self.model.main_input_name: inputs, **{name: arrays[name] for name in arrays if name != "inputs"}}
 
     def _load_dataset(self, folder: Path) -> Any:
-        from ruler.data.huggingface import read_records
-        from ruler.data.images.folder import decode_image
+        from ruler.core.readers.datasets import read_records
+        from ruler.core.readers.images import decode_image
 
         is_of_images = self.model.main_input_name == "pixel_values"
         rows = [self._name_class(row) for row in read_records(folder, "image" if is_of_images else "text")]
@@ -118,7 +118,7 @@ class FolderRecords:
         return row if "class" not in row or self.model.config.label2id == unnamed else {**row, "label": row["class"]}
 
     def _encode_texts(self, rows: list[dict[str, Any]], path: Path) -> list[dict[str, Any]]:
-        from ruler.models.pretrained import load_tokenizer
+        from ruler.core.readers.pretrained import load_tokenizer
 
         _check_texts(rows, path)
         for name, column in self.columns.items():
@@ -149,7 +149,7 @@ class FolderRecords:
         return int(n_positions - padding - 1)
 
     def _load_image_folder(self, folder: Path) -> dict[str, Any]:
-        from ruler.data.images.folder import decode_image, list_images
+        from ruler.core.readers.images import decode_image, list_images
 
         paths = list_images(folder)
         images = (decode_image(path.read_bytes(), str(path)) for path in paths)
@@ -181,7 +181,7 @@ class FolderRecords:
 
     def _prepare_images(self, images: Iterable[npt.NDArray[np.uint8]], *, n_images: int) -> npt.NDArray[np.float32]:
         """(n, channels, height, width) in memory, for every model of the audit reads them several times."""
-        from ruler.models.pretrained import load_image_processor
+        from ruler.core.readers.pretrained import load_image_processor
 
         processor = load_image_processor(self.folder)
         return np.stack(

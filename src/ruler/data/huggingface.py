@@ -1,46 +1,19 @@
-"""A Hugging Face dataset saved on disk -> tables and images, without `datasets`, its code or any pickle."""
+"""A Hugging Face dataset saved on disk -> images or texts of the laboratory."""
 
-import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any
 
 import numpy as np
 
-from ruler.core.errors import FileFormatError, InputError
+from ruler.core.errors import InputError
 from ruler.core.optional import load_optional
 from ruler.core.progress import track
+from ruler.core.readers.datasets import bytes_of, check_table, find_column, joining, read_dataset, read_features
+from ruler.core.readers.images import decode_image
 from ruler.core.registry import Registry
 from ruler.data.images.data import ImageData
-from ruler.data.images.folder import check_image_size, decode_image, stack_images
+from ruler.data.images.folder import check_image_size, stack_images
 from ruler.data.tables.encoding import encode_classes
-
-T = TypeVar("T")
-_MARKS = ("dataset_dict.json", "dataset_info.json", "state.json")
-
-
-def is_dataset_folder(folder: Path) -> bool:
-    """Whether a folder was written by ``save_to_disk``, or holds the parquet files of a dataset."""
-    return any((folder / mark).is_file() for mark in _MARKS) or bool(_list_parquet(folder))
-
-
-def read_dataset(folder: Path) -> dict[str, Any]:
-    """The parts of a dataset, such as train and test, each a pyarrow Table.
-
-    Args:
-        folder: As ``Dataset.save_to_disk`` or ``DatasetDict.save_to_disk`` left it, or with parquet files named
-            ``train-....parquet`` as on the hub, in it or in its folder ``data``.
-
-    Raises:
-        FileFormatError: A file that is missing, broken, or named outside the folder.
-    """
-    if (folder / "dataset_dict.json").is_file():
-        parts = _read_list(folder / "dataset_dict.json", "splits")
-        return {str(part): _read_arrow(folder / _plain(part, folder)) for part in parts}
-    if (folder / "state.json").is_file():
-        return {str(_read_json(folder / "state.json").get("_split") or "all"): _read_arrow(folder)}
-    return _read_parquet(folder)
 
 
 def read_image_dataset(
@@ -62,79 +35,14 @@ def read_image_dataset(
     }
 
 
-def read_records(folder: Path, kind: Literal["image", "text"]) -> list[dict[str, Any]]:
-    """The rows of a dataset that has one part only, as a model is given them.
-
-    Returns:
-        Of each row ``image``, the bytes of its file, or ``text``. Where there are such columns also ``label``, as text,
-        with ``class``, the name that the dataset has for that number, and ``id``, as text.
-
-    Raises:
-        InputError: Several parts, no rows, no column of images or texts, or images that are paths to files elsewhere.
-        FileFormatError: A file that is missing or broken.
-    """
-    part, table = only_part(read_dataset(folder), folder)
-    name = f"{folder.name}/{part}"
-    _check_table(table, name)
-    features = _read_features(table)
-    if kind == "image":
-        cells = table[_find_column(table, features, "Image", "image", name)].to_pylist()
-        records: list[dict[str, Any]] = [{"image": _bytes_of(cell, f"{name}/{row}")} for row, cell in enumerate(cells)]
-    elif "text" in table.column_names:
-        records = [{"text": text} for text in table["text"].to_pylist()]
-    else:
-        raise InputError(
-            f"{name} must have a column 'text'; got {', '.join(table.column_names)}. Rename the one with the texts."
-        )
-    if "id" in table.column_names:
-        records = [{**record, "id": str(key)} for record, key in zip(records, table["id"].to_pylist(), strict=True)]
-    return [{**record, **label} for record, label in zip(records, _read_labels(table, features, name), strict=True)]
-
-
-def only_part(parts: dict[str, T], folder: Path) -> tuple[str, T]:
-    """The one part of a dataset and its name; training and test records are not joined unasked.
-
-    Raises:
-        InputError: Several.
-    """
-    first = next(iter(parts))
-    if len(parts) > 1:
-        is_apart = (folder / first).is_dir()
-        advice = (
-            f"Name the folder of one, such as {folder / first}." if is_apart else "Put each in a folder of its own."
-        )
-        raise InputError(f"{folder} must hold one part of a dataset; got {', '.join(parts)}. {advice}")
-    return first, parts[first]
-
-
-def _read_labels(table: Any, features: dict[str, Any], name: str) -> list[dict[str, str]]:
-    kinds = [features.get(column, {}).get("_type") for column in table.column_names]
-    if "label" not in table.column_names and "ClassLabel" not in kinds:
-        return [{}] * table.num_rows
-    column = _find_column(table, features, "ClassLabel", "label", name)
-    declared = features.get(column, {}).get("names")
-    names = dict(enumerate(map(str, declared))) if isinstance(declared, list) else {}
-    values = table[column].to_pylist()
-    labels = [{"label": "" if value is None else str(value)} for value in values]
-    return [
-        {**label, "class": names[value]} if isinstance(value, int) and value in names else label
-        for value, label in zip(values, labels, strict=True)
-    ]
-
-
-def _check_table(table: Any, name: str) -> None:
-    if table.num_rows == 0 or len(set(table.column_names)) < len(table.column_names):
-        raise InputError(f"{name} must have rows, and columns of different names; got {table.num_rows} rows.")
-
-
 def _read_images(table: Any, name: str, image_size: tuple[int, int] | None, *, is_shown: bool) -> ImageData:
-    _check_table(table, name)
-    features = _read_features(table)
-    images = _find_column(table, features, "Image", "image", name)
-    labels = _find_column(table, features, "ClassLabel", "label", name)
+    check_table(table, name)
+    features = read_features(table)
+    images = find_column(table, features, "Image", "image", name)
+    labels = find_column(table, features, "ClassLabel", "label", name)
     ids = [f"{name}/{row}" for row in range(table.num_rows)]
     cells = zip(track(table[images], "reading images", n_items=table.num_rows, is_shown=is_shown), ids, strict=True)
-    pixels = stack_images([decode_image(_bytes_of(cell.as_py(), key), key, image_size) for cell, key in cells], ids)
+    pixels = stack_images([decode_image(bytes_of(cell.as_py(), key), key, image_size) for cell, key in cells], ids)
     declared = features.get(labels, {}).get("names")
     column = table[labels].to_pandas()
     if isinstance(declared, list) and column.dtype.kind in "iu":
@@ -142,37 +50,6 @@ def _read_images(table: Any, name: str, image_size: tuple[int, int] | None, *, i
     else:
         target, classes = encode_classes(column, labels)
     return ImageData(name=name, images=pixels, target=target, classes=classes, ids=np.array(ids))
-
-
-def _find_column(table: Any, features: dict[str, Any], kind: str, usual: str, name: str) -> str:
-    typed: list[str] = [column for column in table.column_names if features.get(column, {}).get("_type") == kind]
-    if usual in table.column_names and (usual in typed or not typed or kind == "ClassLabel"):
-        return usual
-    if len(typed) == 1:
-        return typed[0]
-    raise InputError(
-        f"{name} must have one column {usual!r} or of type {kind}; got {', '.join(typed) or 'none'} among "
-        f"{', '.join(table.column_names)}. Rename the one that you mean to {usual!r}."
-    )
-
-
-def _bytes_of(cell: Any, name: str) -> bytes:
-    content = cell.get("bytes") if isinstance(cell, dict) else cell
-    if not isinstance(content, bytes):
-        raise InputError(
-            f"{name} must hold the image itself; got {'a path' if isinstance(cell, dict) else type(cell).__name__}. "
-            "Save the dataset with its images embedded."
-        )
-    return content
-
-
-def _read_features(table: Any) -> dict[str, Any]:
-    metadata = (table.schema.metadata or {}).get(b"huggingface", b"{}")
-    try:
-        features = json.loads(metadata).get("info", {}).get("features", {})
-        return {name: value for name, value in features.items() if isinstance(value, dict)}
-    except (ValueError, AttributeError, RecursionError):
-        return {}  # without its notes a table is still a table
 
 
 def read_text_column(folder: Path, column: str | None) -> Any:
@@ -187,85 +64,5 @@ def read_text_column(folder: Path, column: str | None) -> Any:
     if column is None:
         raise InputError(f"column must name the texts; got None. {folder.name} has {', '.join(columns)}.")
     pandas = load_optional("pandas", "reading texts")
-    with _joining(folder):
+    with joining(folder):
         return pandas.concat([table[columns[column]].to_pandas() for table in tables], ignore_index=True)
-
-
-def _read_arrow(folder: Path) -> Any:
-    pyarrow = load_optional("pyarrow", "reading a dataset")
-    state = _read_json(folder / "state.json")
-    if state.get("_indices_data_files"):
-        raise FileFormatError(
-            f"{folder} must hold the rows that it means; got all rows and a list of chosen ones. Save it again after "
-            "flatten_indices()."
-        )
-    files = _read_list(folder / "state.json", "_data_files")
-    names = [file.get("filename") if isinstance(file, dict) else file for file in files]
-    tables = [_open_stream(folder / _plain(name, folder)) for name in names]
-    with _joining(folder):
-        return pyarrow.concat_tables(tables)
-
-
-def _open_stream(path: Path) -> Any:
-    pyarrow = load_optional("pyarrow", "reading a dataset")
-    try:
-        with pyarrow.memory_map(str(path)) as source, pyarrow.ipc.open_stream(source) as stream:
-            table = stream.read_all()
-            table.validate(full=True)  # a file from others may promise what it does not hold
-            return table
-    except (OSError, pyarrow.ArrowException) as error:
-        raise FileFormatError(f"{path} must be an Arrow file; got one that cannot be read ({error}).") from error
-
-
-def _list_parquet(folder: Path) -> list[Path]:
-    return sorted([*folder.glob("*.parquet"), *(folder / "data").glob("*.parquet")])
-
-
-def _read_parquet(folder: Path) -> dict[str, Any]:
-    pyarrow = load_optional("pyarrow", "reading a dataset")
-    parquet = load_optional("pyarrow.parquet", "reading a dataset")
-    parts: dict[str, list[Any]] = {}
-    for path in _list_parquet(folder):
-        try:
-            parts.setdefault(path.stem.partition("-")[0], []).append(parquet.read_table(path))
-        except (OSError, pyarrow.ArrowException) as error:
-            raise FileFormatError(f"{path} must be a parquet file; got one that cannot be read ({error}).") from error
-    if not parts:
-        raise FileFormatError(f"{folder} must hold a dataset; got neither state.json nor parquet files.")
-    with _joining(folder):
-        return {part: pyarrow.concat_tables(tables) for part, tables in parts.items()}
-
-
-@contextmanager
-def _joining(folder: Path) -> Iterator[None]:
-    pyarrow = load_optional("pyarrow", "reading a dataset")
-    try:
-        yield
-    except (KeyError, pyarrow.ArrowException) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise FileFormatError(f"files of {folder} must all have the same columns; got others ({reason}).") from error
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise FileFormatError(
-            f"{path} must be readable JSON; got an error ({error}). Save the dataset again."
-        ) from error
-    if not isinstance(content, dict):
-        raise FileFormatError(f"{path} must hold a JSON object; got {type(content).__name__}. Save the dataset again.")
-    return content
-
-
-def _read_list(path: Path, key: str) -> list[Any]:
-    listed = _read_json(path).get(key)
-    if not isinstance(listed, list) or not listed:
-        raise FileFormatError(f"{path} must list something under {key}; got {listed!r:.50}. Save the dataset again.")
-    return listed
-
-
-def _plain(name: Any, folder: Path) -> str:
-    if not isinstance(name, str) or name in ("", ".", "..") or Path(name).name != name or "\\" in name:
-        raise FileFormatError(f"files of {folder} must lie in it; got {name!r}. Save the dataset again.")
-    return name

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ruler.core.errors import CheckpointError, DownloadError, FileFormatError
+from ruler.core.readers.pretrained import check_folder, load_pretrained, load_tokenizer
 from ruler.models.hub import find_hub_model
-from ruler.models.pretrained import check_folder, load_pretrained, load_tokenizer
 
 CLINICAL_MODEL = "emilyalsentzer/Bio_ClinicalBERT"
 """The paper's clinical model, by its name on the Hugging Face hub."""

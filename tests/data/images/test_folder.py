@@ -7,7 +7,8 @@ import pytest
 from PIL import Image
 
 from ruler.core.errors import FileFormatError, InputError
-from ruler.data.images.folder import decode_image, read_image_folder
+from ruler.core.readers.images import decode_image
+from ruler.data.images.folder import read_image_folder
 
 
 def _png(pixels, **options):

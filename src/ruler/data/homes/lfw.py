@@ -9,10 +9,10 @@ import numpy.typing as npt
 
 from ruler.core.errors import FileFormatError
 from ruler.core.progress import track
+from ruler.core.readers.images import decode_image
 from ruler.data.homes.archive import opened, read_member
 from ruler.data.homes.download import RemoteFile, downloaded
 from ruler.data.images.data import PixelArray
-from ruler.data.images.folder import decode_image
 from ruler.data.images.sets import FaceSet
 
 _ARCHIVE = RemoteFile(

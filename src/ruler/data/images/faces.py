@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ruler.core.errors import FileFormatError, InputError, RulerError
+from ruler.core.readers.datasets import is_dataset_folder, only_part
 from ruler.core.types import IndexArray
 from ruler.data.homes.lfw import download_lfw
-from ruler.data.huggingface import is_dataset_folder, only_part, read_image_dataset
+from ruler.data.huggingface import read_image_dataset
 from ruler.data.images.data import ImageData
 from ruler.data.images.files import write_arrays
 from ruler.data.images.folder import find_parts, read_image_folder

@@ -1,28 +1,21 @@
 """A folder with one subfolder a class -> images."""
 
-import io
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ruler.core.errors import FileFormatError, InputError
-from ruler.core.optional import load_optional
+from ruler.core.errors import InputError
 from ruler.core.progress import track
+from ruler.core.readers.images import decode_image, list_images
 from ruler.data.images.data import ImageData, PixelArray
 
-IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg")
-_MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "YCbCr")
 _PARTS = {
     **dict.fromkeys(("train", "training"), "train"),
     **dict.fromkeys(("val", "valid", "validation", "dev"), "validation"),
     **dict.fromkeys(("test", "testing"), "test"),
 }
-_MAX_PIXELS = 50_000_000  # a small file can claim to be an image that fills the memory
 
 
 def read_image_folder(folder: Path, image_size: tuple[int, int] | None = None, *, progress: bool = False) -> ImageData:
@@ -93,58 +86,6 @@ def find_parts(folder: Path) -> dict[str, str]:
 
 def _list_subfolders(folder: Path) -> list[str]:
     return sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith("."))
-
-
-def list_images(folder: Path) -> list[Path]:
-    """The PNG and JPEG files in a folder and those below it, sorted; hidden files are passed over.
-
-    Raises:
-        InputError: None.
-    """
-    found = sorted(
-        path
-        for path in folder.rglob("*")
-        if path.suffix.lower() in IMAGE_SUFFIXES and not path.name.startswith(".") and path.is_file()
-    )
-    if not found:
-        raise InputError(
-            f"{folder} must hold at least one image ({', '.join(IMAGE_SUFFIXES)}); got none. Remove it or fill it."
-        )
-    return found
-
-
-def decode_image(content: bytes, name: str, image_size: tuple[int, int] | None = None) -> PixelArray:
-    """One PNG or JPEG as (height, width, 3) uint8, turned upright as its camera noted, transparency dropped.
-
-    Raises:
-        FileFormatError: Not such an image, a broken one, more than 50 million pixels, or more than 8 bits a colour.
-    """
-    pillow: Any = load_optional("PIL.Image", "reading images")
-    operations: Any = load_optional("PIL.ImageOps", "reading images")
-    try:
-        with _quiet(), pillow.open(io.BytesIO(content), formats=("PNG", "JPEG")) as image:
-            if image.width * image.height > _MAX_PIXELS:
-                raise ValueError(f"{image.width} x {image.height} pixels")
-            if image.mode not in _MODES:
-                raise ValueError(f"mode {image.mode}, more than 8 bits a colour")
-            upright = operations.exif_transpose(image).convert("RGB")
-    except Exception as error:  # parsers raise anything
-        reason = "not one of the two" if isinstance(error, pillow.UnidentifiedImageError) else error
-        raise FileFormatError(
-            f"{name} must be a PNG or JPEG image of at most {_MAX_PIXELS:,} pixels and 8 bits a colour; got a file "
-            f"that cannot be read ({reason}). Remove or convert it."
-        ) from error
-    if image_size is not None:
-        upright = upright.resize((image_size[1], image_size[0]), pillow.Resampling.BILINEAR)
-    return np.asarray(upright, dtype=np.uint8)
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without warnings of broken camera notes, which only say which way is up, or of sizes, which are checked here."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 def stack_images(images: list[PixelArray], names: list[str]) -> PixelArray:

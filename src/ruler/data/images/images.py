@@ -8,9 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ruler.core.errors import InputError
+from ruler.core.readers.datasets import is_dataset_folder
 from ruler.data.homes.cifar import download_cifar
 from ruler.data.homes.svhn import download_svhn
-from ruler.data.huggingface import is_dataset_folder, read_image_dataset
+from ruler.data.huggingface import read_image_dataset
 from ruler.data.images.data import ImageData, ImageSplit
 from ruler.data.images.files import make_split, read_image_file, write_arrays
 from ruler.data.images.folder import find_parts, read_image_folder

@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from ruler.core.errors import CheckpointError, FileFormatError
-from ruler.models.pretrained import load_pretrained, load_tokenizer
+from ruler.core.readers.pretrained import load_pretrained, load_tokenizer
 
 transformers = pytest.importorskip("transformers")
 
@@ -98,6 +98,79 @@ def test_pickled_weights_are_refused(bert_folder, tiny_config) -> None:
         load_pretrained(bert_folder)
     torch.save(transformers.BertForMaskedLM(tiny_config).state_dict(), bert_folder / "pytorch_model.bin")
     with pytest.raises(FileFormatError, match=r"must hold its weights as \.safetensors; got pytorch_model\.bin"):
+        load_pretrained(bert_folder)
+
+
+def write_shards(folder, names) -> None:
+    """Split the weights as save_pretrained does with large models, and name the parts as told."""
+    whole = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    weight_map = {}
+    for number, name in enumerate(names):
+        part = dict(sorted(whole.items())[number :: len(names)])
+        weight_map |= dict.fromkeys(part, str(name))
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        torch.save(part, path) if path.suffix == ".bin" else save_file(part, path, metadata={"format": "pt"})
+    index = {"metadata": {"total_size": 0}, "weight_map": weight_map}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+
+
+def test_weights_in_several_files_are_read(bert_folder) -> None:
+    whole = load_file(bert_folder / "model.safetensors")
+    write_shards(bert_folder, ["a.safetensors", "b.safetensors"])
+    model, lacking = load_pretrained(bert_folder)
+    assert not lacking
+    assert all(torch.equal(model.state_dict()[name], value) for name, value in whole.items())
+
+
+@pytest.mark.parametrize("place", ["../b.safetensors", "sub/../../b.safetensors", "absolute", "link"])
+def test_an_index_that_leaves_its_folder_is_refused(bert_folder, tmp_path, place) -> None:
+    outside = tmp_path / "b.safetensors"
+    name = {"absolute": str(outside), "link": "b.safetensors"}.get(place, place)
+    (bert_folder / "sub").mkdir()
+    write_shards(bert_folder, ["a.safetensors", name])
+    if place == "link":
+        (bert_folder / name).rename(outside)
+        (bert_folder / name).symlink_to(outside)
+    assert outside.is_file()
+    with pytest.raises(FileFormatError, match=r"index\.json must name files of its own folder; got '.*b\.safetensors'"):
+        load_pretrained(bert_folder)
+
+
+def test_links_of_the_hubs_cache_are_followed(bert_folder, tmp_path) -> None:
+    snapshot = tmp_path / "snapshots" / "abc"
+    snapshot.parent.mkdir()
+    bert_folder.rename(snapshot)
+    write_shards(snapshot, ["a.safetensors", "b.safetensors"])
+    (tmp_path / "blobs").mkdir()
+    for path in list(snapshot.iterdir()):
+        path.rename(tmp_path / "blobs" / path.name)
+        path.symlink_to(f"../../blobs/{path.name}")
+    assert not load_pretrained(snapshot)[1]
+
+
+def test_an_index_of_pickled_weights_is_refused(bert_folder) -> None:
+    write_shards(bert_folder, ["a.safetensors", "b.bin"])
+    with pytest.raises(FileFormatError, match=r"must name \.safetensors files only; got 'b\.bin'"):
+        load_pretrained(bert_folder)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"weight_map": 3}', '{"weight_map": {"a": 3}}'])
+def test_a_broken_index_is_told(bert_folder, text) -> None:
+    (bert_folder / "model.safetensors.index.json").write_text(text)
+    with pytest.raises(FileFormatError, match=r"model\.safetensors\.index\.json must"):
+        load_pretrained(bert_folder)
+
+
+def test_a_configuration_cannot_name_other_weights(bert_folder) -> None:
+    edit_config(bert_folder, transformers_weights="other.safetensors")
+    assert not load_pretrained(bert_folder)[1]
+
+
+def test_adapters_are_refused(bert_folder) -> None:
+    (bert_folder / "adapter_config.json").write_text("{}")
+    with pytest.raises(FileFormatError, match="must hold a whole model; got adapter_config"):
         load_pretrained(bert_folder)
 
 

@@ -43,6 +43,7 @@ def load_pretrained(folder: str | Path, family: str | None = None) -> tuple[Any,
     with quiet_transformers(), _one_line(folder, "transformers model"):
         config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         config._attn_implementation = None  # a configuration may name a kernel on the hub, which is code
+        config.transformers_weights = None  # or weights of another name, which were not checked
         architecture = getattr(transformers, family) if family else _find_architecture(config, folder)
         model, info = architecture.from_pretrained(
             folder,
@@ -131,18 +132,43 @@ def check_folder(folder: Path) -> None:
 
 
 def check_weights(folder: Path) -> None:
-    """The folder holds weights that can be read without unpickling.
+    """The folder holds weights that can be read without unpickling, all of them in the folder itself.
 
     Raises:
-        FileFormatError: It is no transformers folder, or its weights are in another format.
+        FileFormatError: It is no transformers folder, its weights are in another format, or it names files elsewhere.
     """
     check_folder(folder)
+    if (folder / "adapter_config.json").is_file():  # it may name a base model anywhere, and pickled weights
+        raise FileFormatError(
+            f"{folder} must hold a whole model; got adapter_config.json beside it. Merge the adapter into the model "
+            "with merge_and_unload, and save that with save_pretrained."
+        )
+    for index in sorted(folder.glob("*.index.json")):
+        _check_index(index)
     if not any(folder.glob("*.safetensors")):
         others = sorted(path.name for ending in ("*.bin", "*.pt", "*.h5", "*.msgpack") for path in folder.glob(ending))
         raise FileFormatError(
             f"{folder} must hold its weights as .safetensors; got {', '.join(others) or 'no weights'}. "
             "Load the model where you trust it and save it again with save_pretrained."
         )
+
+
+def _check_index(index: Path) -> None:
+    """Every file that an index of weights names is a .safetensors file in its folder."""
+    with _one_line(index, "index of weights"):
+        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+    places = [index.parent.resolve()]
+    if places[0].parent.name == "snapshots":  # the hub's cache keeps the files of its snapshots beside them
+        places.append(places[0].parents[1] / "blobs")
+    for name in names:
+        is_plain = isinstance(name, str) and not Path(name).is_absolute() and ".." not in Path(name).parts
+        if not (is_plain and any((index.parent / name).resolve().is_relative_to(place) for place in places)):
+            raise FileFormatError(f"{index} must name files of its own folder; got {name!r}. Save the model again.")
+        if not name.endswith(".safetensors"):
+            raise FileFormatError(
+                f"{index} must name .safetensors files only; got {name!r}. Load the model where you trust it and save "
+                "it again with save_pretrained."
+            )
 
 
 @contextmanager

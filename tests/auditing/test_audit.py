@@ -110,8 +110,9 @@ def test_most_of_the_originals_contrast_must_be_shown_to_be_gone(build_world):
     given = make_cleared(build_world)
     report = audit(**given | {"settings": replace(FAST, share_limit=0.1)})
     assert report.verdict == "inconclusive"
-    assert "may be left" in report.reason
+    assert "too faintly to show for any model that less than 10%" in report.reason
     assert report.metrics["loss"].share_left_upper > 0.1
+    assert any(need.startswith("About ") for need in report.needs)
 
 
 def test_a_contrast_of_the_original_that_is_left_is_residual_even_within_the_margin(build_world):

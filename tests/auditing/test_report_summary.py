@@ -1,3 +1,4 @@
+import math
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -98,8 +99,11 @@ def test_a_blind_contrast_clears_nothing():
     assert "M2: Seen here; up to 101% may be left, over the limit of 50%." in text
     assert "loss: Seen here; at most 31% is left, under the limit of 50%." in text
     m2 = report.metrics["m2"]
-    report.metrics["m2"] = replace(m2, share_left_upper=float("inf"), share_left_interval=(0.1, float("inf")))
-    assert "M2: Seen here, but too faintly to limit how much is left." in say(report)
+    faint = replace(m2.sensitivity, is_clear=False)
+    report.metrics["m2"] = replace(
+        m2, share_left_upper=math.inf, share_left_interval=(0.1, math.inf), sensitivity=faint
+    )
+    assert "M2: Seen here, but too faintly to show of any model that less than 50% is left." in say(report)
     report.metrics["m2"] = replace(m2, share_left_upper=None)
     assert "M2: Seen here; how much is left is not known." in say(report)
     report.metrics["m2"] = replace(m2, sensitivity=None)

@@ -122,6 +122,10 @@ class Measurement:
         """The spread of the scores at the layer of the strongest strand."""
         return self._find("spread")
 
+    def leaves_too_much(self, limit: float) -> bool:
+        """Whether this contrast could have shown that its share left is below the limit, and did not."""
+        return self.share is not None and self.share.least_upper < limit <= self.share.upper
+
     def show_equivalence(self, margin: float) -> float:
         """p-value of the claim that place and spread lie within the margin at every layer."""
         found = [equivalence_p_value(strand.effect, margin) for strand in self.strands]
@@ -316,14 +320,14 @@ def _try_positive_control(
         return {}
     if not evidence.has_original:
         return _try_known_members(names, strands, evidence)
-    alpha = evidence.settings.alpha
+    alpha, limit = evidence.settings.alpha, evidence.settings.share_limit
     able = [name for name in names if all(strand.before is not None for strand in strands[name])]
     found = {}
     for name, (_, p_value, _) in _test(able, strands, evidence, is_hybrid, is_before=True).items():
         told = max(strands[name], key=lambda strand: abs(strand.effect_before.statistic))
-        is_seen = p_value <= alpha
-        sensitivity = Sensitivity("original", told.effect_before.value, p_value, is_seen)
-        found[name] = sensitivity, told.share(alpha) if is_seen else None
+        share = told.share(alpha) if p_value <= alpha else None
+        is_clear = share is not None and share.least_upper < limit
+        found[name] = Sensitivity("original", told.effect_before.value, p_value, share is not None, is_clear), share
     return found
 
 
@@ -349,7 +353,7 @@ def _try_known_members(
         told[name] = layer, by_layer[layer]
         p_values.append(min(1.0, len(by_layer) * _two_sided(by_layer[layer])))
     found = {}
-    alpha = evidence.settings.alpha
+    alpha, limit = evidence.settings.alpha, evidence.settings.share_limit
     for (name, (layer, effect)), p_value in zip(told.items(), holm(p_values), strict=True):
         now = next(strand for strand in strands[name] if strand.layer == layer and strand.part == "place").effect
         share = None
@@ -357,7 +361,9 @@ def _try_known_members(
             variances = np.diag([now.standard_error**2, effect.standard_error**2])
             distances = abs(now.value - 0.5), abs(effect.value - 0.5)
             share = divide(*distances, variances, freedom=now.freedom, alpha=alpha)
-        found[name] = Sensitivity("known members", effect.value, float(p_value), bool(p_value <= alpha)), share
+        is_clear = share is not None and share.least_upper < limit
+        sensitivity = Sensitivity("known members", effect.value, float(p_value), share is not None, is_clear)
+        found[name] = sensitivity, share
     return found
 
 

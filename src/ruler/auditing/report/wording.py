@@ -94,13 +94,15 @@ def name_verdict(metric: MetricFinding) -> str:
     """The verdict of one contrast, which alone erases nothing: within the margin, and whether it could have seen."""
     if metric.verdict != "erased":
         return metric.verdict
-    return "within margin, blind" if choose_tone(metric) == "blind" else "within margin"
+    if choose_tone(metric) != "blind":
+        return "within margin"
+    return f"within margin, {'faint' if metric.sensitivity is not None and metric.sensitivity.is_seen else 'blind'}"
 
 
 def choose_tone(metric: MetricFinding) -> str:
-    """What colours a contrast: its verdict, except where it is within the margin but could have seen nothing."""
-    is_seen = metric.sensitivity is not None and metric.sensitivity.is_seen
-    return metric.verdict if is_seen or metric.verdict != "erased" else "blind"
+    """What colours a contrast: its verdict, except where it is within the margin but could not have seen enough."""
+    is_clear = metric.sensitivity is not None and metric.sensitivity.is_clear
+    return metric.verdict if is_clear or metric.verdict != "erased" else "blind"
 
 
 def find_control(report: Report) -> Control:
@@ -271,9 +273,9 @@ def explain_margin(settings: AuditSettings) -> str:
 def explain_share_limit(settings: AuditSettings) -> str:
     """What the limit of the share left is, what it means, and who chose it."""
     return (
-        f"The limit of the share left is {settings.share_limit:.0%}: of a contrast that was seen in the positive "
-        f"control, less than that may be left, with a confidence of {1 - settings.alpha:.0%}, for a model to count as "
-        f"erased. Chosen by: {name_chooser('share_limit', settings)}."
+        f"The limit of the share left is {settings.share_limit:.0%}: of a contrast that was seen clearly in the "
+        f"positive control, less than that may be left, with a confidence of {1 - settings.alpha:.0%}, for a model to "
+        f"count as erased. Chosen by: {name_chooser('share_limit', settings)}."
     )
 
 
@@ -299,7 +301,7 @@ class SensitivityWords:
     source: str
     effect: str
     p_value: str
-    is_seen: bool
+    seen: str
     share_left: str
     share_interval: str
     share_upper: str
@@ -321,7 +323,7 @@ def describe_sensitivity(report: Report) -> list[SensitivityWords]:
                 source="not tried" if found is None else _SOURCES[found.source],
                 effect=format_number(None if found is None else found.effect, 3),
                 p_value=format_p(None if found is None else found.p_value),
-                is_seen=found is not None and found.is_seen,
+                seen="no" if found is None or not found.is_seen else "yes" if found.is_clear else "faintly",
                 share_left=_percent(metric.share_left),
                 share_interval=_percents(metric.share_left_interval),
                 share_upper=_percent(metric.share_left_upper),
@@ -339,9 +341,9 @@ def _judge_sensitivity(metric: MetricFinding, settings: AuditSettings) -> str:
     upper = metric.share_left_upper
     if upper is None or math.isnan(upper):
         return "Seen here; how much is left is not known."
-    if math.isinf(upper):
-        return "Seen here, but too faintly to limit how much is left."
     is_under = upper < settings.share_limit
+    if not is_under and not metric.sensitivity.is_clear:
+        return f"Seen here, but too faintly to show of any model that less than {settings.share_limit:.0%} is left."
     amount = f"at most {_percent(upper)} is left" if upper > 0 else "nothing is left"
     return (
         f"Seen here; {amount}, under the limit of {settings.share_limit:.0%}."
@@ -429,7 +431,7 @@ def explain_privacy(report: Report) -> list[str]:
 
 
 def _explain_sensitivity(report: Report) -> str:
-    seen = [m for m in list_metrics(report, is_deciding=True) if m.sensitivity is not None and m.sensitivity.is_seen]
+    seen = [m for m in list_metrics(report, is_deciding=True) if m.sensitivity is not None and m.sensitivity.is_clear]
     if not seen:
         return ""
     sources = {m.sensitivity.source for m in seen if m.sensitivity is not None}

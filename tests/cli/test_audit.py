@@ -764,7 +764,7 @@ def test_a_long_audit_says_what_it_will_take(run, tmp_path, monkeypatch):
 def ray(monkeypatch):
     """A stand-in for a cluster of two nodes, one of which has a GPU."""
     ray = FakeRay({"CPU": 4.0}, {"CPU": 8.0, "GPU": 1.0})
-    monkeypatch.setattr("ruler.experiment.executors.cluster.connect", lambda n_cpus: nullcontext(ray))
+    monkeypatch.setattr("ruler.core.cluster.connect", lambda n_cpus: nullcontext(ray))
     monkeypatch.setattr("ruler.auditing.plan.WORTH_PLANNING", 1e3)
     return ray
 

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 import ruler.cli.reproduce as module
 from ruler.cli.app import app
+from ruler.core.cluster import ClusterSettings
 from ruler.core.errors import RulerError
-from ruler.experiment.executors.cluster import ClusterSettings
 from ruler.experiment.grid import Cell
 from ruler.experiment.run import Progress, RunSettings, Summary
 from ruler.experiment.settings import StudySettings

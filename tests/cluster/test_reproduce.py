@@ -36,7 +36,7 @@ COMMAND = [
 COORDINATOR = """
 import sys
 from pathlib import Path
-from ruler.experiment.executors.cluster import ClusterSettings
+from ruler.core.cluster import ClusterSettings
 from ruler.experiment.run import RunSettings, run_studies
 from ruler.experiment.study_file import read_studies
 cluster = ClusterSettings() if sys.argv[3] == "ray" else None

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from ruler.core.cluster import ClusterSettings
 from ruler.core.errors import DownloadError, FileFormatError, RulerError
-from ruler.experiment.executors.cluster import ClusterSettings
 from ruler.experiment.inputs import gather_inputs
 from ruler.experiment.run import RESULTS_FILE, RunSettings, run_studies
 from ruler.experiment.store import ResultStore

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from ruler.core.cluster import ClusterSettings
 from ruler.core.errors import InputError
 from ruler.core.version import __version__
 from ruler.experiment.cell import Outcome, Workplace
 from ruler.experiment.executors import ray as module
-from ruler.experiment.executors.cluster import ClusterSettings
 from ruler.experiment.executors.parcels import Parcel
 from ruler.experiment.executors.ray import run_ray
 from ruler.experiment.grid import Job, group_jobs, list_cells

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ruler.auditing.findings import Report
     from ruler.auditing.settings import AuditSettings
     from ruler.cli.audit_config import AuditConfig
-    from ruler.experiment.executors.cluster import ClusterSettings
+    from ruler.core.cluster import ClusterSettings
     from ruler.neighbors.workers import Workers
 
 EXAMPLE = (
@@ -164,8 +164,8 @@ def _searching(cluster: "ClusterSettings | None", job_device: str, device: str |
                 stack.enter_context(searching_on(device))
             yield None
             return
+        from ruler.core.cluster import connect, list_needs
         from ruler.experiment.executors.blocks import find_workers, search_on_ray
-        from ruler.experiment.executors.cluster import connect, list_needs
         from ruler.neighbors.sharded import searching_by_blocks
 
         needs = list_needs(cluster, job_device)

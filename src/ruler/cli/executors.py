@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from ruler.core.cluster import ClusterSettings
 from ruler.core.errors import InputError
 from ruler.core.registry import Registry
-from ruler.experiment.executors.cluster import ClusterSettings
 
 EXECUTORS = Registry("executor", {"local": "processes", "ray": "cluster"})
 

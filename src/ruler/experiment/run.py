@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ruler.core.checks import check_number
+from ruler.core.cluster import ClusterSettings
 from ruler.core.errors import InputError
 from ruler.core.optional import load_optional
 from ruler.experiment.cell import Workplace
-from ruler.experiment.executors.cluster import ClusterSettings
 from ruler.experiment.executors.local import Task, run_local
 from ruler.experiment.executors.ray import run_ray
 from ruler.experiment.executors.worker import MOST_DEATHS, choose_workers, measure_gpu

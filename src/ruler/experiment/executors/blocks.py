@@ -4,9 +4,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from ruler.core.cluster import check_fit, worker_variables
 from ruler.core.errors import ClusterError, InputError, RulerError
-from ruler.experiment.executors.cluster import check_fit
-from ruler.experiment.executors.worker import choose_variables
 from ruler.neighbors.sharded import BlockBest, BlockPair, Run
 from ruler.neighbors.workers import Workers
 
@@ -50,7 +49,7 @@ def search_on_ray(ray: Any, needs: Mapping[str, float]) -> Run:
             num_gpus=needs.get("GPU", 0),
             max_retries=_MOST_RETRIES,
             name="search a pair of blocks",
-            runtime_env={"env_vars": choose_variables(n_threads)},
+            runtime_env={"env_vars": worker_variables(n_threads)},
         )
         n_at_once = _TASKS_A_WORKER * find_workers(ray, needs).n_workers
         put = _Once(ray.put)

@@ -13,8 +13,9 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
+from ruler.core.cluster import worker_variables
 from ruler.experiment.cell import Workplace
-from ruler.experiment.executors.worker import MOST_DEATHS, choose_device, choose_variables, do_cells
+from ruler.experiment.executors.worker import MOST_DEATHS, choose_device, do_cells
 from ruler.experiment.grid import Job
 from ruler.experiment.provenance import tell_time
 from ruler.experiment.store import Provenance, ResultStore
@@ -151,7 +152,7 @@ def _holding_interrupts() -> Iterator[None]:
 @contextmanager
 def _environment(n_threads: int) -> Iterator[None]:
     """Set for the processes that are started meanwhile, and then as it was."""
-    wanted = choose_variables(n_threads)
+    wanted = worker_variables(n_threads)
     before = {name: os.environ.get(name) for name in wanted}
     os.environ.update(wanted)
     try:

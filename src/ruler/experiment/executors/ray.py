@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from ruler.core.cluster import ClusterSettings, check_fit, connect, list_needs, worker_variables
 from ruler.core.errors import InputError
 from ruler.core.optional import load_optional
 from ruler.core.version import __version__
 from ruler.experiment.cell import Outcome, Workplace
-from ruler.experiment.executors.cluster import ClusterSettings, check_room, connect, count_needs
 from ruler.experiment.executors.parcels import Parcel, pack, unpack
-from ruler.experiment.executors.worker import MOST_DEATHS, choose_device, choose_variables, do_cells
+from ruler.experiment.executors.worker import MOST_DEATHS, choose_device, do_cells
 from ruler.experiment.grid import Cell, Job
 from ruler.experiment.provenance import describe_run, tell_time
 from ruler.experiment.store import Provenance, ResultStore
@@ -79,7 +79,9 @@ def run_ray(
     """
     n_cpus = max(n_cores, (n_at_once or 1) * settings.job_cpus)
     with connect(n_cpus) as ray:
-        check_room(jobs, workplace.device, settings, [node["Resources"] for node in ray.nodes() if node["Alive"]])
+        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        for job in jobs:
+            check_fit(list_needs(settings, choose_device(job, workplace.device)), nodes)
         coordinator = _Coordinator(ray, workplace, store, settings)
         coordinator.run(jobs, n_at_once or len(jobs), on_tick)
 
@@ -108,14 +110,14 @@ class _Coordinator:
 
     def _send(self, trip: Trip) -> Any:
         """Start the job's task, as a stream of what it reports."""
-        needs = count_needs(trip.job, self._workplace.device, self._settings)
+        needs = list_needs(self._settings, choose_device(trip.job, self._workplace.device))
         task = self._task.options(
             name=trip.job.name,
             num_returns="streaming",
             num_cpus=needs["CPU"],
             num_gpus=needs.get("GPU", 0),
             max_retries=0,  # Ray would do reported cells again; we send what is left
-            runtime_env={"env_vars": choose_variables(self._settings.job_cpus)},
+            runtime_env={"env_vars": worker_variables(self._settings.job_cpus)},
         )
         return task.remote(
             trip.job, self._workplace, self._pack(trip.job.cells[0].dataset), n_threads=self._settings.job_cpus

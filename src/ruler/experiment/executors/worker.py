@@ -56,21 +56,6 @@ def measure_gpu(device: str) -> int | None:
     return int(load_optional("torch", "training models").cuda.get_device_properties(0).total_memory)
 
 
-def choose_variables(n_threads: int) -> dict[str, str]:
-    """What a new process must find set before its libraries load.
-
-    Example:
-        >>> choose_variables(2)["OMP_NUM_THREADS"]
-        '2'
-    """
-    return {
-        **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(n_threads)),
-        # glibc: keep freed blocks, instead of fetching zeroed pages anew for the tensors of every step
-        "MALLOC_MMAP_THRESHOLD_": str(1 << 30),
-        "MALLOC_TRIM_THRESHOLD_": str(1 << 31),
-    }
-
-
 def choose_device(job: Job, device: str) -> str:
     """Where a job of a run on this device takes place: the protocol runs on a CPU alone.
 

@@ -10,7 +10,7 @@ from ruler.auditing import AuditSettings, audit, gather_evidence
 from ruler.auditing.gather import draw_reference
 from ruler.core.errors import InputError
 from ruler.core.stacked import StackedRows
-from ruler.metrics.percentile_rank import rank_within
+from ruler.metrics.paper import rank_within
 
 QUICK = AuditSettings(n_permutations=99)
 

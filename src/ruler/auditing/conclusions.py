@@ -12,8 +12,7 @@ from ruler.auditing.findings import Interval, LayerFinding, MetricFinding, Metri
 from ruler.auditing.measure import Measurement, average_units
 from ruler.auditing.verdict import decide_metric, read_by_paper
 from ruler.core.types import FloatArray
-from ruler.metrics.calibration_gap import subtract_baseline
-from ruler.metrics.percentile_rank import rank_within
+from ruler.metrics.paper import rank_within, subtract_baseline
 from ruler.stats.auc import auc_interval
 from ruler.stats.equivalence import count_needed, minimum_detectable_effect
 

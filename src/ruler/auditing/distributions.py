@@ -9,7 +9,7 @@ from ruler.auditing.findings import Distributions
 from ruler.auditing.measure import Measurement
 from ruler.auditing.privacy import trace_roc
 from ruler.core.types import FloatArray
-from ruler.metrics.percentile_rank import rank_within
+from ruler.metrics.paper import rank_within
 
 _RANK_EDGES = np.linspace(0.0, 1.0, 21)
 

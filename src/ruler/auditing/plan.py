@@ -15,7 +15,7 @@ from ruler.auditing.provenance import hash_rows
 from ruler.auditing.settings import AuditSettings
 from ruler.core.checks import block_rows_for, measure_norms
 from ruler.core.errors import InputError
-from ruler.metrics.oracle_similarity import compare_rows
+from ruler.metrics.paper import compare_rows
 from ruler.neighbors.plan import SearchPlan, plan_search
 from ruler.neighbors.workers import BlockPlan, Workers, plan_by_blocks
 from ruler.stats.permutation import compare_families

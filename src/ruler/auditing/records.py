@@ -13,8 +13,7 @@ from ruler.auditing.measure import Measurement
 from ruler.core.arithmetic import TIE_SLACK
 from ruler.core.optional import load_optional
 from ruler.core.types import FloatArray
-from ruler.metrics.calibration_gap import subtract_baseline
-from ruler.metrics.percentile_rank import rank_within
+from ruler.metrics.paper import rank_within, subtract_baseline
 from ruler.stats.auc import ROUNDING
 from ruler.stats.conformal import conformal_p_values
 from ruler.stats.multiplicity import adjust_p_values

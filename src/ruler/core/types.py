@@ -1,7 +1,7 @@
 """Frozen values that travel between rooms."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +10,16 @@ from ruler.core.errors import InputError
 
 FloatArray = npt.NDArray[np.float64]
 IndexArray = npt.NDArray[np.int64]
+
+
+class SupportsDLPack(Protocol):
+    """An array of another library, perhaps on an accelerator."""
+
+    def __dlpack__(self, *, stream: Any = None) -> Any: ...
+
+
+RowsLike = npt.ArrayLike | SupportsDLPack
+"""Rows of records as users give them: arrays, tensors on any device, `Embeddings`, nested lists."""
 
 
 @dataclass(frozen=True, eq=False)

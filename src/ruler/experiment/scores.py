@@ -15,9 +15,8 @@ from ruler.core.types import FloatArray, Predictions
 from ruler.experiment.gallery import find_nearest
 from ruler.experiment.records import Records
 from ruler.metrics import m4
-from ruler.metrics.calibration_gap import subtract_baseline
 from ruler.metrics.outputs import accuracy, membership_inference
-from ruler.metrics.percentile_rank import rank_within
+from ruler.metrics.paper import rank_within, subtract_baseline
 
 if TYPE_CHECKING:
     import torch  # only the processes that run models pay for loading it

@@ -13,7 +13,7 @@ from ruler.auditing.guards.identity import say
 from ruler.core.arithmetic import TIE_SLACK, iterate_blocks
 from ruler.core.checks import block_rows_for
 from ruler.core.types import Neighbors
-from ruler.metrics.oracle_similarity import compare_rows
+from ruler.metrics.paper import compare_rows
 from ruler.neighbors import find_neighbors
 
 _IDENTICAL, _NEAR = 1 - float(TIE_SLACK), 1 - 1e-6

@@ -12,7 +12,7 @@ from ruler.auditing.evidence import Evidence, LayerRows, Side
 from ruler.auditing.findings import GuardFinding, Severity
 from ruler.core.arithmetic import TIE_SLACK, iterate_blocks
 from ruler.core.checks import block_rows_for
-from ruler.metrics.oracle_similarity import compare_rows
+from ruler.metrics.paper import compare_rows
 
 _COMPARED: tuple[tuple[str, str, str, Severity, str, str], ...] = (
     (

@@ -19,7 +19,7 @@ from ruler.experiment.grid import Cell, Job
 from ruler.experiment.records import BASELINE_ROWS, BASELINE_SEED, GALLERY_ROWS
 from ruler.experiment.scores import Answers, Scores, divide_by_norms
 from ruler.metrics.outputs import balance_membership
-from ruler.metrics.percentile_rank import rank_within
+from ruler.metrics.paper import rank_within
 from ruler.neighbors import find_neighbors, searching_on
 from ruler.training import CheckpointStore
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ruler.core.types import FloatArray, IndexArray, Neighbors
-from ruler.metrics.percentile_rank import rank_within
+from ruler.metrics.paper import rank_within
 from ruler.neighbors import find_neighbors
 from ruler.stats.placebo import nearest_outside
 

@@ -177,7 +177,7 @@ def test_broken_files(tmp_path):
     with pytest.raises(FileFormatError, match="must hold a dataset; got neither"):
         read_dataset(tmp_path)
     (tmp_path / "x.parquet").write_bytes(b"no")
-    with pytest.raises(FileFormatError, match=r"x\.parquet must be a parquet file; got one that cannot be read"):
+    with pytest.raises(FileFormatError, match=r"x\.parquet must be a sound \.parquet file; it cannot be read"):
         read_dataset(tmp_path)
     for content, message in (
         ("{", "must be readable JSON; got an error"),

@@ -4,7 +4,8 @@ import pandas as pd
 import pytest
 
 from ruler.core.errors import FileFormatError, InputError
-from ruler.data.sources import locate, read_table, write_table
+from ruler.core.readers.tables import read_table
+from ruler.data.sources import locate, write_table
 from ruler.data.tables.sets import TABULAR_SETS
 
 
@@ -75,5 +76,5 @@ def test_file_that_is_absent_or_in_another_form(tmp_path):
 )
 def test_broken_file(tmp_path, name, content):
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(FileFormatError, match="must be a table; got a file that cannot be read"):
+    with pytest.raises(FileFormatError, match=r"must be a sound .* file; it cannot be read"):
         read_table(tmp_path / name)

@@ -16,6 +16,8 @@ RulerError
 
 from typing import Any
 
+_LONGEST_REASON = 300
+
 
 class RulerError(Exception):
     """Base of all errors that RULER raises on purpose."""
@@ -70,3 +72,13 @@ class ClusterError(RulerError, RuntimeError):
 
 class MissingPackageError(RulerError, ImportError):
     """An optional package that this call needs is not installed."""
+
+
+def shorten(error: BaseException) -> str:
+    """An error of somebody else's code in one sentence.
+
+    Example:
+        >>> shorten(ValueError("bad\\nnews"))
+        'bad news.'
+    """
+    return (" ".join(str(error).split()) or type(error).__name__)[:_LONGEST_REASON].rstrip(".") + "."

@@ -1,24 +1,17 @@
-"""Finding a published set: the data folder, then the cache, then a download; and reading tables."""
+"""Finding a published set: the data folder, then the cache, then a download."""
 
 import os
-import zipfile
-import zlib
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
-import numpy as np
-import numpy.typing as npt
-
-from ruler.core.errors import FileFormatError, InputError, UnknownNameError
+from ruler.core.errors import InputError, UnknownNameError
 from ruler.core.locations import cache_folder, data_folder
-from ruler.core.optional import load_optional
 from ruler.core.registry import Registry
 
 T = TypeVar("T")
 Place = Literal["RULER_DATA", "cache", "scikit-learn", "to download"]
-TABLE_SUFFIXES = (".csv", ".csv.gz", ".parquet")
 
 
 class PublishedSet(Protocol):
@@ -95,65 +88,6 @@ def check_exists(path: Path) -> None:
     """
     if not path.exists():
         raise InputError(f"path must be an existing file or folder; got {str(path)!r}. Check the spelling.")
-
-
-def read_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
-    """Read every array of an ``.npz`` file, none of them pickled.
-
-    Raises:
-        InputError: No such file.
-        FileFormatError: Not a file of plain arrays.
-    """
-    if not path.is_file():
-        raise InputError(f"path must be an existing file; got {str(path)!r}. Check the spelling and the folder.")
-    try:
-        with zipfile.ZipFile(path):
-            pass  # np.load would also take a single .npy for one
-        with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except (OSError, EOFError, ValueError, AttributeError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
-        raise FileFormatError(
-            f"{path} must be an .npz of plain arrays; got one that cannot be read ({error})."
-        ) from error
-
-
-def read_table(path: Path) -> Any:
-    """Read a CSV or parquet file, its columns as they are, only the empty string missing.
-
-    Returns:
-        DataFrame with at least one row and one column.
-
-    Raises:
-        InputError: No such file, or nothing in it.
-        FileFormatError: Not a table that can be read.
-    """
-    pandas = load_optional("pandas", "reading a table")
-    if not path.is_file():
-        raise InputError(f"path must be an existing file; got {str(path)!r}. Check the spelling and the folder.")
-    if not path.name.lower().endswith(TABLE_SUFFIXES):
-        raise FileFormatError(
-            f"path must end in {', '.join(TABLE_SUFFIXES)}; got {path.name!r}. Save the table in one of these forms."
-        )
-    try:
-        table = _parse_table(path)
-    except pandas.errors.EmptyDataError:
-        table = pandas.DataFrame()
-    except (OSError, EOFError, ValueError) as error:
-        raise FileFormatError(f"{path} must be a table; got a file that cannot be read ({error}).") from error
-    if 0 in table.shape:
-        raise InputError(f"{path} must hold at least one row below its header; got an empty table. Check the file.")
-    return table
-
-
-def _parse_table(path: Path) -> Any:
-    pandas = load_optional("pandas", "reading a table")
-    if path.name.lower().endswith(".parquet"):
-        load_optional("pyarrow", "reading a parquet file")
-        return pandas.read_parquet(path, engine="pyarrow")
-    # Content is hashed, so numbers must be parsed to the nearest float; from pandas 3.1 on they always are.
-    version = tuple(map(int, pandas.__version__.split(".")[:2]))
-    exact = {} if version >= (3, 1) else {"float_precision": "round_trip"}
-    return pandas.read_csv(path, keep_default_na=False, na_values=[""], low_memory=False, **exact)
 
 
 def write_table(table: Any, path: Path) -> None:

@@ -1,7 +1,6 @@
 """Models of the Hugging Face hub: from its cache on this machine, or fetched once where the hub can be reached."""
 
 import os
-import pickle
 import shutil
 import tempfile
 import urllib.error
@@ -13,6 +12,7 @@ import torch
 from ruler.core.errors import FileFormatError
 from ruler.core.locations import cache_folder
 from ruler.core.optional import load_optional
+from ruler.core.readers.arrays import read_torch
 
 _PATIENCE_S = 5.0
 _PICKLED = "pytorch_model.bin"
@@ -83,8 +83,8 @@ def convert_weights(folder: Path, name: str) -> Path:
 
 def _read_tensors(path: Path) -> dict[str, torch.Tensor]:
     try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, OSError, ValueError):
+        state = read_torch(path)
+    except FileFormatError:
         state = None
     if not isinstance(state, dict) or not all(isinstance(key, str) for key in state):
         raise FileFormatError(

@@ -1,7 +1,6 @@
 """The authors' checkpoint files: ``<key>_seed<i>_orig.pt`` and ``<key>_seed<i>_oracle_ff{01,05,10}.pt``."""
 
 import io
-import pickle
 from pathlib import Path
 
 import torch
@@ -9,12 +8,11 @@ from torch import nn
 
 from ruler.core.errors import CheckpointError, InputError
 from ruler.core.files import write_atomically
+from ruler.core.readers.arrays import read_torch
 from ruler.models.tabular_mlp import TabularMLP
 
 _SIGNS_OF_OTHER_CONTENT = (
-    pickle.UnpicklingError,
     AttributeError,
-    EOFError,
     LookupError,
     RuntimeError,
     TypeError,
@@ -67,7 +65,7 @@ def import_published(folder: str | Path, key: str, seed: int, forget_fraction: f
     if not path.is_file():
         raise CheckpointError(f"checkpoint {path} must exist; got no such file. Train it, or name another folder.")
     try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
+        state = read_torch(path)
         hidden, n_features = state["net.0.weight"].shape
         model = TabularMLP(n_features, n_classes=len(state["net.6.bias"]), hidden=hidden)
         model.load_state_dict(state)

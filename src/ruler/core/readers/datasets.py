@@ -6,8 +6,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from ruler.core.errors import FileFormatError, InputError
+from ruler.core.errors import FileFormatError, InputError, shorten
 from ruler.core.optional import load_optional
+from ruler.core.readers.tables import read_parquet
 
 T = TypeVar("T")
 _MARKS = ("dataset_dict.json", "dataset_info.json", "state.json")
@@ -168,13 +169,9 @@ def _list_parquet(folder: Path) -> list[Path]:
 
 def _read_parquet(folder: Path) -> dict[str, Any]:
     pyarrow = load_optional("pyarrow", "reading a dataset")
-    parquet = load_optional("pyarrow.parquet", "reading a dataset")
     parts: dict[str, list[Any]] = {}
     for path in _list_parquet(folder):
-        try:
-            parts.setdefault(path.stem.partition("-")[0], []).append(parquet.read_table(path))
-        except (OSError, pyarrow.ArrowException) as error:
-            raise FileFormatError(f"{path} must be a parquet file; got one that cannot be read ({error}).") from error
+        parts.setdefault(path.stem.partition("-")[0], []).append(read_parquet(path))
     if not parts:
         raise FileFormatError(f"{folder} must hold a dataset; got neither state.json nor parquet files.")
     with joining(folder):
@@ -188,8 +185,9 @@ def joining(folder: Path) -> Iterator[None]:
     try:
         yield
     except (KeyError, pyarrow.ArrowException) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise FileFormatError(f"files of {folder} must all have the same columns; got others ({reason}).") from error
+        raise FileFormatError(
+            f"files of {folder} must all have the same columns; got others: {shorten(error)}"
+        ) from error
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -6,10 +6,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ruler.core.errors import CheckpointError, FileFormatError
+from ruler.core.errors import CheckpointError, FileFormatError, shorten
 from ruler.core.optional import load_optional
 
-_LONGEST_REASON = 300
 _PROCESSOR_FILES = ("preprocessor_config.json", "processor_config.json")
 
 
@@ -206,5 +205,4 @@ def _one_line(folder: Path, noun: str) -> Iterator[None]:
     except (FileFormatError, ImportError):
         raise
     except Exception as error:
-        reason = " ".join(str(error).split())[:_LONGEST_REASON].rstrip(".")
-        raise FileFormatError(f"{folder} must hold a sound {noun}; it cannot be read: {reason}.") from error
+        raise FileFormatError(f"{folder} must hold a sound {noun}; it cannot be read: {shorten(error)}") from error

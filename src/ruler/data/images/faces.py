@@ -11,7 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ruler.core.errors import FileFormatError, InputError, RulerError
+from ruler.core.readers.arrays import read_npz
 from ruler.core.readers.datasets import is_dataset_folder, only_part
+from ruler.core.readers.tables import read_table
 from ruler.core.types import IndexArray
 from ruler.data.homes.lfw import download_lfw
 from ruler.data.huggingface import read_image_dataset
@@ -19,7 +21,7 @@ from ruler.data.images.data import ImageData
 from ruler.data.images.files import write_arrays
 from ruler.data.images.folder import find_parts, read_image_folder
 from ruler.data.images.sets import FACE_SETS, FaceSet
-from ruler.data.sources import cached_file, check_exists, find_set, is_path, locate, read_arrays, read_table
+from ruler.data.sources import cached_file, check_exists, find_set, is_path, locate
 from ruler.data.tables.encoding import encode_classes
 from ruler.data.verification import verify_content
 
@@ -172,7 +174,7 @@ def _load_own(
 
 
 def _read_faces(path: Path) -> dict[str, npt.NDArray[Any]]:
-    arrays = read_arrays(path)
+    arrays = read_npz(path)
     absent = [field for field in _FIELDS if field not in arrays]
     if absent:
         raise FileFormatError(

@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from ruler.core.errors import FileFormatError
 from ruler.core.files import write_atomically
+from ruler.core.readers.arrays import read_npz
 from ruler.data.images.data import ImageData, ImageSplit
-from ruler.data.sources import read_arrays
 
 _FIELDS = ("train_images", "train_labels", "test_images", "test_labels")
 _MOST_CLASSES = 1_000_000  # classes without names get one each: a single label must not fill the memory
@@ -30,7 +30,7 @@ def read_image_file(path: Path, name: str, classes: tuple[str, ...] = ()) -> Ima
         InputError: No such file, or images and labels that do not fit together.
         FileFormatError: Not an .npz of plain arrays, without one of the four, or with one of another shape or type.
     """
-    return make_split(read_arrays(path), name, classes, source=str(path))
+    return make_split(read_npz(path), name, classes, source=str(path))
 
 
 def make_split(

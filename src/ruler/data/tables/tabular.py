@@ -12,10 +12,11 @@ import numpy.typing as npt
 
 from ruler.core.errors import DataMismatchError, InputError
 from ruler.core.optional import load_optional
+from ruler.core.readers.tables import TABLE_SUFFIXES, read_table
 from ruler.core.registry import Registry
 from ruler.core.types import FloatArray, IndexArray
 from ruler.data.homes.covertype import download_covertype
-from ruler.data.sources import TABLE_SUFFIXES, cached_file, find_set, is_path, locate, read_table, write_table
+from ruler.data.sources import cached_file, find_set, is_path, locate, write_table
 from ruler.data.tables.encoding import encode_classes, encode_features
 from ruler.data.tables.large_sets import LARGE_SETS
 from ruler.data.tables.openml import download_table

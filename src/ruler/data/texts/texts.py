@@ -12,10 +12,11 @@ import numpy.typing as npt
 
 from ruler.core.errors import DownloadError, InputError
 from ruler.core.progress import track
+from ruler.core.readers.tables import TABLE_SUFFIXES, read_table
 from ruler.core.registry import Registry
 from ruler.core.types import IndexArray
 from ruler.data.huggingface import read_text_column
-from ruler.data.sources import TABLE_SUFFIXES, check_exists, find_set, is_path, locate, read_table
+from ruler.data.sources import check_exists, find_set, is_path, locate
 from ruler.data.texts.sentences import split_sentences
 from ruler.data.texts.sets import TEXT_SETS
 from ruler.data.verification import verify_content

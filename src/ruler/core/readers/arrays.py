@@ -1,0 +1,115 @@
+"""Arrays and tensors in files: .npy, .npz, .pt and .pth. Pickled objects are refused, not opened."""
+
+import math
+import pickle
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ruler.core.errors import FileFormatError
+from ruler.core.optional import load_optional
+from ruler.core.readers.safety import check_unfolded_size, reading_safely
+
+
+def open_npy(path: Path) -> npt.NDArray[Any]:
+    """The array of a ``.npy`` file, memory-mapped.
+
+    Raises:
+        FileFormatError: No such file, a truncated one, or one of pickled objects.
+    """
+    with reading_safely(path):
+        return np.lib.format.open_memmap(path, mode="r")
+
+
+class NpzArrays(Mapping[str, npt.NDArray[Any]]):
+    """The arrays of an open ``.npz``, each read when it is asked for; their sizes are checked beforehand."""
+
+    def __init__(self, archive: zipfile.ZipFile, path: Path) -> None:
+        self._archive = archive
+        arrays = [entry for entry in archive.infolist() if entry.filename.endswith(".npy")]
+        self._entries = {entry.filename.removesuffix(".npy"): entry for entry in arrays}
+        check_unfolded_size(sum(entry.file_size for entry in self._entries.values()), path)
+        self.shapes = {name: self._read_shape(entry, path) for name, entry in self._entries.items()}
+
+    def __getitem__(self, name: str) -> npt.NDArray[Any]:
+        with self._archive.open(self._entries[name]) as stream:
+            return np.lib.format.read_array(stream, allow_pickle=False)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def _read_shape(self, entry: zipfile.ZipInfo, path: Path) -> tuple[int, ...]:
+        """The shape that an entry claims, once its size proves that the claim is true."""
+        with self._archive.open(entry) as stream:
+            version = np.lib.format.read_magic(stream)
+            read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
+            shape, _, dtype = read(stream)
+            if dtype.hasobject:
+                raise FileFormatError(
+                    f"{path} must hold numbers and text only; entry {entry.filename!r} holds pickled objects, which "
+                    "are not opened. Save plain arrays."
+                )
+            if math.prod(shape) * dtype.itemsize != entry.file_size - stream.tell():
+                raise FileFormatError(
+                    f"{path} must hold as many numbers as it claims; entry {entry.filename!r} does not."
+                )
+        return shape
+
+
+@contextmanager
+def open_npz(path: Path) -> Iterator[NpzArrays]:
+    """The arrays of a ``.npz`` file.
+
+    Raises:
+        FileFormatError: No such file, a broken one, one of pickled objects, or one that unfolds beyond bounds.
+    """
+    with reading_safely(path), zipfile.ZipFile(path) as archive:
+        yield NpzArrays(archive, path)
+
+
+def read_npz(path: Path) -> dict[str, npt.NDArray[Any]]:
+    """All arrays of a ``.npz`` file, in memory; raises as `open_npz`.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "a.npz"
+        >>> np.savez(path, inputs=np.eye(2), labels=[0, 1])
+        >>> {name: array.shape for name, array in read_npz(path).items()}
+        {'inputs': (2, 2), 'labels': (2,)}
+    """
+    with open_npz(path) as arrays:
+        return dict(arrays)
+
+
+def read_torch(path: Path, *, is_mapped: bool = False) -> Any:
+    """The tensors and plain values that ``torch.save`` wrote, on the CPU; nothing in the file is executed.
+
+    Args:
+        path: A ``.pt``, ``.pth`` or ``.bin`` file.
+        is_mapped: Memory-map the tensors, where the file allows it.
+
+    Raises:
+        FileFormatError: No such file, a broken one, or one that holds pickled objects of other kinds.
+        MissingPackageError: torch is not installed.
+    """
+    torch = load_optional("torch", f"reading {path.suffix}")
+    with reading_safely(path):
+        is_zip = zipfile.is_zipfile(path)
+        if is_zip:
+            with zipfile.ZipFile(path) as archive:
+                check_unfolded_size(sum(entry.file_size for entry in archive.infolist()), path)
+        try:
+            return torch.load(path, map_location="cpu", weights_only=True, mmap=is_mapped and is_zip)
+        except pickle.UnpicklingError:
+            raise FileFormatError(
+                f"{path} must hold tensors only; got a file that is broken or needs pickled code, which is not run. "
+                "Save a tensor or a state dict, with torch.save."
+            ) from None

@@ -1,0 +1,63 @@
+"""Arrays of strangers: bounded, never unpickled, and every fault in one line that names the file."""
+
+import zipfile
+
+import numpy as np
+import pytest
+
+from ruler.core.errors import FileFormatError
+from ruler.core.readers.arrays import open_npy, open_npz, read_npz, read_torch
+
+torch = pytest.importorskip("torch")
+
+
+class Trap:
+    def __reduce__(self):
+        return print, ("the trap ran",)
+
+
+def test_npy_is_mapped(tmp_path):
+    np.save(tmp_path / "a.npy", np.eye(3))
+    assert isinstance(open_npy(tmp_path / "a.npy"), np.memmap)
+
+
+def test_npz_arrays_are_read_when_asked_for(tmp_path):
+    np.savez(tmp_path / "a.npz", rows=np.eye(3), names=["x", "y", "z"])
+    with open_npz(tmp_path / "a.npz") as arrays:
+        assert (arrays.shapes, list(arrays), len(arrays)) == ({"rows": (3, 3), "names": (3,)}, ["rows", "names"], 2)
+        np.testing.assert_array_equal(arrays["rows"], np.eye(3))
+
+
+def test_other_entries_of_an_archive_are_not_looked_at(tmp_path):
+    np.savez(tmp_path / "a.npz", rows=np.eye(3))
+    with zipfile.ZipFile(tmp_path / "a.npz", "a") as archive:
+        archive.writestr("README.txt", "no array")
+    assert list(read_npz(tmp_path / "a.npz")) == ["rows"]
+
+
+@pytest.mark.parametrize(("reader", "name"), [(open_npy, "a.npy"), (read_npz, "a.npz"), (read_torch, "a.pt")])
+def test_what_is_no_file_is_told(tmp_path, reader, name):
+    with pytest.raises(FileFormatError, match=f"{name} must be a file; got nothing there"):
+        reader(tmp_path / name)
+    (tmp_path / name).mkdir()
+    with pytest.raises(FileFormatError, match=f"{name} must be a file; got a folder"):
+        reader(tmp_path / name)
+
+
+@pytest.mark.parametrize(("reader", "name"), [(open_npy, "a.npy"), (read_npz, "a.npz"), (read_torch, "a.pt")])
+def test_pickles_never_run(tmp_path, capfd, reader, name):
+    trap = np.array([Trap()], dtype=object)
+    if name == "a.pt":
+        torch.save(Trap(), tmp_path / name)
+    else:
+        np.save(tmp_path / name, trap) if name == "a.npy" else np.savez(tmp_path / name, a=trap)
+    with pytest.raises(FileFormatError, match=rf"{name} must"):
+        reader(tmp_path / name)
+    assert "trap" not in capfd.readouterr().out
+
+
+def test_tensors_may_be_mapped(tmp_path):
+    torch.save({"values": torch.eye(3)}, tmp_path / "a.pt")
+    assert torch.equal(read_torch(tmp_path / "a.pt", is_mapped=True)["values"], torch.eye(3))
+    torch.save(torch.eye(3), tmp_path / "old.pt", _use_new_zipfile_serialization=False)
+    assert torch.equal(read_torch(tmp_path / "old.pt", is_mapped=True), torch.eye(3))

@@ -1,0 +1,72 @@
+"""Tables of strangers: rows of text as they stand, and every fault in one line that names the file."""
+
+import csv
+
+import pytest
+
+from ruler.core.errors import FileFormatError
+from ruler.core.readers.tables import open_parquet, read_csv, read_parquet, read_rows
+
+arrow = pytest.importorskip("pyarrow")
+parquet = pytest.importorskip("pyarrow.parquet")
+
+
+def write(path, text):
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_rows_of_csv_are_text(tmp_path):
+    path = write(tmp_path / "a.csv", '\ufeffid,text\n007,"fever, cough"\n\n8\n')
+    assert read_rows(path) == [{"id": "007", "text": "fever, cough"}, {"id": "8", "text": ""}]
+    assert read_csv(path)[0] == ["id", "text"]
+    assert read_rows(write(path, "")) == []
+    assert read_rows(write(path, "id,text\n")) == []
+
+
+def test_fields_beyond_the_header_are_refused(tmp_path):
+    with pytest.raises(FileFormatError, match=r"at most the 1 fields of its header in each record; got 2 in record 2"):
+        read_rows(write(tmp_path / "a.csv", "text\nfever\nfever, cough\n"))
+
+
+def test_long_fields_are_read_and_the_limit_of_csv_is_put_back(tmp_path):
+    limit = csv.field_size_limit()
+    path = write(tmp_path / "a.csv", "text\n" + "x" * (limit + 1) + "\n")
+    assert len(read_rows(path)[0]["text"]) == limit + 1
+    with pytest.raises(FileFormatError, match="it cannot be read: unexpected end of data"):
+        read_rows(write(path, 'text\n"fever'))
+    assert csv.field_size_limit() == limit
+
+
+def test_rows_of_json_lines_keep_their_types(tmp_path):
+    path = write(tmp_path / "a.jsonl", '{"text": "fever", "id": 7}\n\n{"text": "rash"}\n')
+    assert read_rows(path) == [{"text": "fever", "id": 7}, {"text": "rash"}]
+    with pytest.raises(FileFormatError, match="must hold one JSON object per line; got another value in line 2"):
+        read_rows(write(path, '{"text": "fever"}\n[1]\n'))
+    with pytest.raises(FileFormatError, match=r"must be a sound \.jsonl file"):
+        read_rows(write(path, '{"text": "fever"'))
+
+
+@pytest.mark.parametrize(
+    ("reader", "name"), [(read_rows, "a.csv"), (read_rows, "a.jsonl"), (read_parquet, "a.parquet")]
+)
+def test_what_is_no_file_is_told(tmp_path, reader, name):
+    with pytest.raises(FileFormatError, match=f"{name} must be a file; got nothing there"):
+        reader(tmp_path / name)
+
+
+def test_parquet_keeps_its_notes(tmp_path):
+    table = arrow.table({"a": [1, 2], "b": ["x", None]}).replace_schema_metadata({"note": "kept"})
+    parquet.write_table(table, tmp_path / "a.parquet")
+    found = read_parquet(tmp_path / "a.parquet")
+    assert found.to_pylist() == table.to_pylist()
+    assert found.schema.metadata[b"note"] == b"kept"
+
+
+def test_parquet_bombs_are_refused(tmp_path):
+    parquet.write_table(arrow.table({"a": arrow.repeat(0.0, 1 << 23)}), tmp_path / "numbers.parquet")
+    with pytest.raises(FileFormatError, match="must not unfold"), open_parquet(tmp_path / "numbers.parquet"):
+        pass
+    parquet.write_table(arrow.table({"a": arrow.repeat("x" * 1000, 1 << 16)}), tmp_path / "texts.parquet")
+    with pytest.raises(FileFormatError, match="must not unfold"):
+        read_parquet(tmp_path / "texts.parquet")

@@ -119,14 +119,14 @@ def test_data_that_cannot_carry_the_model_give_nan_and_a_reason(values, groups, 
 
 
 def test_a_maximum_that_is_not_found_is_said(monkeypatch):
-    monkeypatch.setattr(mixed_model, "_RATIOS", np.array([0.0, 1e-6, 1e-5]))
+    monkeypatch.setattr(mixed_model, "RATIOS", np.array([0.0, 1e-6, 1e-5]))
     fit = fit_random_intercept(CASES["icc_0.95"]["values"], CASES["icc_0.95"]["groups"])
     assert not fit.has_converged
     assert "do not use this fit" in fit.note
 
 
 def test_bad_arguments_are_named():
-    with pytest.raises(InputError, match="groups must be one label a value, shape \\(3,\\); got shape \\(2,\\)"):
+    with pytest.raises(InputError, match="groups must be one label per value, shape \\(3,\\); got shape \\(2,\\)"):
         fit_random_intercept([1.0, 2.0, 3.0], ["a", "b"])
     with pytest.raises(InputError, match="values must be finite; got NaN or inf in 1 of 3 values"):
         fit_random_intercept([1.0, math.nan, 3.0], ["a", "b", "b"])

@@ -19,7 +19,7 @@ from ruler.core.types import FloatArray, IndexArray
 from ruler.stats.auc import Effect, ScorePool, measure_effect
 from ruler.stats.equivalence import Share, divide, equivalence_p_value, share_of_records
 from ruler.stats.hybrid import compare_with_oracles, rank_differences
-from ruler.stats.multiplicity import holm
+from ruler.stats.p_values import holm
 from ruler.stats.permutation import compare_families
 from ruler.stats.samples import average_by_group
 

@@ -15,8 +15,7 @@ from ruler.core.optional import load_optional
 from ruler.core.types import FloatArray
 from ruler.metrics.paper import rank_within, subtract_baseline
 from ruler.stats.auc import ROUNDING
-from ruler.stats.conformal import conformal_p_values
-from ruler.stats.multiplicity import adjust_p_values
+from ruler.stats.p_values import adjust_p_values, conformal_p_values
 from ruler.stats.samples import average_by_group
 
 if TYPE_CHECKING:

@@ -1,15 +1,20 @@
 """Scores to inference: contrasts with a control, equivalence, mixed model, signed-rank tests, corrected families."""
 
 from ruler.stats.auc import Effect, auc_interval, measure_effect
-from ruler.stats.comparisons import Comparison, compare_methods
-from ruler.stats.conformal import conformal_p_values
 from ruler.stats.equivalence import count_needed, equivalence_p_value, minimum_detectable_effect
 from ruler.stats.hybrid import compare_with_oracles
 from ruler.stats.mixed_model import MixedModelFit, fit_random_intercept
-from ruler.stats.multiplicity import adjust_p_values
+from ruler.stats.p_values import adjust_p_values, conformal_p_values
 from ruler.stats.permutation import FamilyTest, compare_families
 from ruler.stats.samples import average_by_group
-from ruler.stats.wilcoxon import WilcoxonResult, paired_signed_rank, signed_rank, signed_rank_of_means
+from ruler.stats.wilcoxon import (
+    Comparison,
+    WilcoxonResult,
+    compare_methods,
+    paired_signed_rank,
+    signed_rank,
+    signed_rank_of_means,
+)
 
 __all__ = [
     "Comparison",

@@ -132,18 +132,13 @@ def estimate_auc(pool: ScorePool, is_first: npt.NDArray[np.bool_]) -> AucEstimat
         spread_first = np.maximum(0.0, squares_first / n_second**2 - n_first * effect**2) / (n_first - 1)
         spread_second = (squares_under - own_squares) / n_first**2 - n_second * (1.0 - effect) ** 2
         spread_second = np.maximum(0.0, spread_second) / (n_second - 1)
-        parts = [
-            np.where(n > 1, _drop_rounding(spread), np.nan) / n
+        parts = [  # variances under 1e-13 are made by rounding alone
+            np.where(n > 1, np.where(spread < 1e-13, 0.0, spread), np.nan) / n
             for spread, n in ((spread_first, n_first), (spread_second, n_second))
         ]
         variance = parts[0] + parts[1]
         freedom = variance**2 / (parts[0] ** 2 / (n_first - 1) + parts[1] ** 2 / (n_second - 1))
     return AucEstimate(effect, np.sqrt(variance), freedom)
-
-
-def _drop_rounding(spread: FloatArray) -> FloatArray:
-    """Variances of placements that rounding alone made."""
-    return np.where(spread < 1e-13, 0.0, spread)
 
 
 @dataclass(frozen=True)

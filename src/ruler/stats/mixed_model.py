@@ -1,9 +1,9 @@
 """Linear mixed-effects model with a random intercept for each group, fitted by restricted maximum likelihood.
 
-Why not statsmodels: on the fifteen hard cases kept in the test suite with lme4's answers, the standard error
-of its MixedLM is up to 13% off (small variance between groups) and, for unbalanced groups, up to 4% off
-without a warning. A random intercept alone leaves one unknown after profiling, the ratio of the variances,
-whose score has a closed form: SciPy's root finder solves it to rounding, and agrees with lme4 to 2e-6.
+Why not statsmodels: on the fifteen hard cases kept in the test suite with lme4's answers, the standard error of its
+MixedLM is up to 13% off (small variance between groups) and, for unbalanced groups, up to 4% off without a warning. A
+random intercept alone leaves one unknown after profiling, the ratio of the variances, whose score has a closed form:
+SciPy's root finder solves it to rounding, and agrees with lme4 to 2e-6.
 """
 
 import math
@@ -19,7 +19,9 @@ from scipy.stats import norm
 from ruler.core.types import FloatArray
 from ruler.stats.samples import as_groups, as_sample
 
-_RATIOS = np.concatenate([[0.0], np.logspace(-6, 28, 341)])
+RATIOS = np.concatenate([[0.0], np.logspace(-6, 28, 341)])
+"""Variance ratios among which the largest likelihood is sought before a root finder refines it."""
+
 _SINGULAR_RATIO = 1e-8  # lme4's rule: the root of the variance ratio under 1e-4
 _ROUNDING = 1e-13  # spread below this part of the largest value is rounding, not data
 
@@ -62,9 +64,9 @@ def fit_random_intercept(
 ) -> MixedModelFit:
     """Is the mean over groups different from ``null``, when values of one group resemble each other?
 
-    REML fit of value = intercept + group + residual, Wald z for the intercept, and intra-class correlation
-    (section 4.3 of the paper). With few groups (under about 30) the z test is too ready to find a difference:
-    report the signed-rank test on group means beside it.
+    REML fit of value = intercept + group + residual, Wald z for the intercept, and intra-class correlation (section 4.3
+    of the paper). With few groups (under about 30) the z test is too ready to find a difference: report the signed-rank
+    test on group means beside it.
 
     Args:
         values: (n,) finite numbers.
@@ -72,7 +74,7 @@ def fit_random_intercept(
         null: Mean under the null hypothesis.
 
     Returns:
-        The fit. Data that cannot carry the model (one group, one value a group, no spread): NaN and a note.
+        The fit. Data that cannot carry the model (one group, one value per group, no spread): NaN and a note.
 
     Raises:
         InputError: Values that are empty or not finite, or groups of another length.
@@ -84,13 +86,44 @@ def fit_random_intercept(
     """
     sample = as_sample(values, "values")
     layout = _Layout.of(sample, as_groups(groups, len(sample)))
-    obstacle = _find_obstacle(layout)
-    if obstacle:
-        return _decline(layout, obstacle)
-    if layout.is_constant_within:
-        return _fit_means_alone(layout, null)
-    ratio, has_converged = _maximise_likelihood(layout)
-    return _describe(layout, ratio, has_converged, null)
+    n_groups, note = len(layout.counts), ""
+    if layout.is_constant:
+        note = "all values are equal, so that there is no variance to estimate"
+    elif n_groups < 2:
+        note = "there is one group only, so that the variance between groups cannot be estimated"
+    elif layout.counts.max() < 2:
+        note = "every group holds one value, so that variance between and within groups cannot be told apart"
+    if note:
+        nan = math.nan
+        return MixedModelFit(layout.centre, nan, nan, nan, nan, nan, nan, layout.n, n_groups, True, False, note)
+    if layout.is_constant_within:  # the limit as the residual variance goes to zero: each group weighs the same
+        mean, between, within = float(np.mean(layout.means)), float(np.var(layout.means, ddof=1)), 0.0
+        error, is_singular, has_converged = math.sqrt(between / n_groups), True, True
+        note = "singular fit: the values of a group are all equal, so that the variance within groups is zero"
+    else:
+        ratio, has_converged = _maximise_likelihood(layout)
+        weights, mean, squares = layout.weigh(ratio)
+        within = squares / (layout.n - 1)
+        between, error, is_singular = ratio * within, math.sqrt(within / weights.sum()), ratio < _SINGULAR_RATIO
+        notes = ["singular fit: the estimated variance between groups is zero"] if is_singular else []
+        if not has_converged:
+            notes.append("the restricted likelihood has no maximum that could be located; do not use this fit")
+        note = "; ".join(notes)
+    z = (mean + (layout.centre - null) / layout.scale) / error
+    return MixedModelFit(
+        intercept=layout.centre + layout.scale * mean,
+        standard_error=layout.scale * error,
+        z=z,
+        p_value=float(2.0 * norm.sf(abs(z))),
+        variance_between=layout.scale**2 * between,
+        variance_within=layout.scale**2 * within,
+        icc=between / (between + within),
+        n=layout.n,
+        n_groups=n_groups,
+        is_singular=is_singular,
+        has_converged=has_converged,
+        note=note,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,106 +179,12 @@ class _Layout:
         return float(-(self.n - 1) * pull / squares + weights.sum() - (weights @ weights) / weights.sum())
 
 
-def _find_obstacle(layout: _Layout) -> str:
-    if layout.is_constant:
-        return "all values are equal, so that there is no variance to estimate"
-    if len(layout.counts) < 2:
-        return "there is one group only, so that the variance between groups cannot be estimated"
-    if layout.counts.max() < 2:
-        return "every group holds one value, so that variance between and within groups cannot be told apart"
-    return ""
-
-
-def _decline(layout: _Layout, note: str) -> MixedModelFit:
-    nan = math.nan
-    return MixedModelFit(
-        intercept=layout.centre,
-        standard_error=nan,
-        z=nan,
-        p_value=nan,
-        variance_between=nan,
-        variance_within=nan,
-        icc=nan,
-        n=layout.n,
-        n_groups=len(layout.counts),
-        is_singular=True,
-        has_converged=False,
-        note=note,
-    )
-
-
 def _maximise_likelihood(layout: _Layout) -> tuple[float, bool]:
     # Unbalanced groups may give the deviance two minima: the grid picks one, the root finder its bottom.
-    best = int(np.argmin([layout.deviance(ratio) for ratio in _RATIOS]))
-    low, high = _RATIOS[max(best - 1, 0)], _RATIOS[min(best + 1, len(_RATIOS) - 1)]
+    best = int(np.argmin([layout.deviance(ratio) for ratio in RATIOS]))
+    low, high = RATIOS[max(best - 1, 0)], RATIOS[min(best + 1, len(RATIOS) - 1)]
     if best <= 1 and layout.score(0.0) >= 0.0:
         return 0.0, True
     if not layout.score(low) < 0.0 < layout.score(high):
-        return float(_RATIOS[best]), False
+        return float(RATIOS[best]), False
     return float(brentq(layout.score, low, high, xtol=1e-300, rtol=1e-14)), True
-
-
-def _describe(layout: _Layout, ratio: float, has_converged: bool, null: float) -> MixedModelFit:
-    weights, mean, squares = layout.weigh(ratio)
-    within = squares / (layout.n - 1)
-    is_singular = ratio < _SINGULAR_RATIO
-    notes = []
-    if is_singular:
-        notes.append("singular fit: the estimated variance between groups is zero")
-    if not has_converged:
-        notes.append("the restricted likelihood has no maximum that could be located; do not use this fit")
-    return _assemble(
-        layout,
-        null,
-        mean=mean,
-        error=math.sqrt(within / weights.sum()),
-        variances=(ratio * within, within),
-        is_singular=is_singular,
-        has_converged=has_converged,
-        note="; ".join(notes),
-    )
-
-
-def _fit_means_alone(layout: _Layout, null: float) -> MixedModelFit:
-    # The limit of the fit as the residual variance goes to zero: each group weighs the same.
-    n_groups = len(layout.counts)
-    between = float(np.var(layout.means, ddof=1))
-    return _assemble(
-        layout,
-        null,
-        mean=float(np.mean(layout.means)),
-        error=math.sqrt(between / n_groups),
-        variances=(between, 0.0),
-        is_singular=True,
-        has_converged=True,
-        note="singular fit: the values of a group are all equal, so that the variance within groups is zero",
-    )
-
-
-def _assemble(
-    layout: _Layout,
-    null: float,
-    *,
-    mean: float,
-    error: float,
-    variances: tuple[float, float],
-    is_singular: bool,
-    has_converged: bool,
-    note: str,
-) -> MixedModelFit:
-    between, within = variances
-    z = (mean + (layout.centre - null) / layout.scale) / error
-    return MixedModelFit(
-        intercept=layout.centre + layout.scale * mean,
-        standard_error=layout.scale * error,
-        z=z,
-        p_value=float(2.0 * norm.sf(abs(z))),
-        variance_between=layout.scale**2 * between,
-        variance_within=layout.scale**2 * within,
-        icc=between / (between + within),
-        n=layout.n,
-        n_groups=len(layout.counts),
-        is_singular=is_singular,
-        has_converged=has_converged,
-        note=note,
-    )

@@ -11,22 +11,15 @@ from ruler.core.types import FloatArray
 
 
 def as_sample(values: npt.ArrayLike, name: str) -> FloatArray:
-    """``values`` as a finite float64 vector.
-
-    Raises:
-        InputError: Not numbers, not one-dimensional, empty, or not finite.
-
-    Example:
-        >>> as_sample([1, 2], "values").tolist()
-        [1.0, 2.0]
-    """
+    """``values`` as a finite float64 vector of at least one number; `InputError` otherwise."""
     try:
         sample = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise InputError(f"{name} must be numbers; got {type(values).__name__} ({error}).") from error
     if sample.ndim != 1 or sample.size == 0:
         raise InputError(
-            f"{name} must be one-dimensional with at least one value; got shape {sample.shape}. Give one number a run."
+            f"{name} must be one-dimensional with at least one value; got shape {sample.shape}. "
+            "Give one number per run."
         )
     n_bad = int((~np.isfinite(sample)).sum())
     if n_bad:
@@ -35,10 +28,7 @@ def as_sample(values: npt.ArrayLike, name: str) -> FloatArray:
 
 
 def as_groups(groups: Sequence[Any] | npt.NDArray[Any], n: int) -> npt.NDArray[np.intp]:
-    """Code 0, 1, ... of each value's group, groups in sorted order.
-
-    Raises:
-        InputError: Not one label a value.
+    """Code 0, 1, ... of each value's group, groups in sorted order; `InputError` unless there is one label per value.
 
     Example:
         >>> as_groups(["b", "a", "b"], 3).tolist()
@@ -46,7 +36,9 @@ def as_groups(groups: Sequence[Any] | npt.NDArray[Any], n: int) -> npt.NDArray[n
     """
     labels = np.asarray(groups)
     if labels.shape != (n,):
-        raise InputError(f"groups must be one label a value, shape ({n},); got shape {labels.shape}. Label each value.")
+        raise InputError(
+            f"groups must be one label per value, shape ({n},); got shape {labels.shape}. Label each value."
+        )
     return np.unique(labels, return_inverse=True)[1]
 
 

@@ -1,8 +1,9 @@
-"""Wilcoxon signed-rank tests with the rank-biserial effect size: one sample, paired, and on group means."""
+"""Wilcoxon signed-rank tests with the rank-biserial effect size: one sample, paired, group means, many methods."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Any, Literal
 
 import numpy as np
@@ -11,6 +12,7 @@ from scipy.stats import wilcoxon
 
 from ruler.core.errors import InputError
 from ruler.core.types import FloatArray
+from ruler.stats.p_values import adjust_p_values
 from ruler.stats.samples import as_sample, average_by_group
 
 Distribution = Literal["auto", "normal"]
@@ -24,14 +26,41 @@ class WilcoxonResult:
     Args:
         statistic: W, the smaller of the two rank sums.
         p_value: Two-sided.
-        rank_biserial: 1 - 4 W / [n (n + 1)], in [0, 1]; 1 when all differences have one sign. It has no
-            direction of its own: read that from the sign of the mean or median.
+        rank_biserial: 1 - 4 W / [n (n + 1)], in [0, 1]; 1 when all differences have one sign. Its direction is that of
+            the mean or median.
         n: Number of differences that are not zero.
         note: Why the numbers are NaN; empty otherwise.
     """
 
     statistic: float
     p_value: float
+    rank_biserial: float
+    n: int
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two methods on one metric.
+
+    Args:
+        metric: Name of the metric.
+        first: Name of a method.
+        second: Name of the other.
+        difference: Mean of first minus second over the datasets.
+        p_value: Paired signed-rank test.
+        p_adjusted: The same after Benjamini-Hochberg over the whole family.
+        rank_biserial: Effect size in [0, 1].
+        n: Datasets on which the two differ.
+        note: Why the test is NaN; empty otherwise.
+    """
+
+    metric: str
+    first: str
+    second: str
+    difference: float
+    p_value: float
+    p_adjusted: float
     rank_biserial: float
     n: int
     note: str = ""
@@ -45,8 +74,8 @@ def signed_rank(values: npt.ArrayLike, null: float = 0.0, *, distribution: Distr
     Args:
         values: (n,) finite numbers.
         null: Centre under the null hypothesis.
-        distribution: Of W under the null. ``"auto"`` is exact up to 50 values (13 where absolute differences
-            tie) and normal above; ``"normal"`` is the approximation at any size, not continuity-corrected.
+        distribution: Of W under the null. ``"auto"`` is exact up to 50 values (13 where absolute differences tie) and
+            normal above; ``"normal"`` is the approximation at any size, not continuity-corrected.
 
     Returns:
         The test; NaN with a note when every value equals ``null``.
@@ -66,15 +95,10 @@ def signed_rank(values: npt.ArrayLike, null: float = 0.0, *, distribution: Distr
 def paired_signed_rank(
     first: npt.ArrayLike, second: npt.ArrayLike, *, distribution: Distribution = "auto"
 ) -> WilcoxonResult:
-    """Do the values of ``first`` lie to one side of their partners in ``second``?
-
-    Args:
-        first: (n,) finite numbers.
-        second: (n,) the partner of each.
-        distribution: As in ``signed_rank``.
+    """Do the values of ``first`` lie to one side of their partners in ``second``? Both are (n,); as `signed_rank`.
 
     Raises:
-        InputError: Samples that are empty, not finite or of different length, or an unknown distribution.
+        InputError: Also samples of different length.
 
     Example:
         >>> paired_signed_rank([1.0, 2.0, 3.0, 4.0], [1.5, 2.6, 3.7, 4.0]).n
@@ -98,20 +122,53 @@ def signed_rank_of_means(
 ) -> WilcoxonResult:
     """Do the means of the groups lie to one side of ``null``? Each group counts once, however large.
 
-    Args:
-        values: (n,) finite numbers.
-        groups: (n,) label of each value's group, e.g. its dataset.
-        null: Centre under the null hypothesis.
-        distribution: As in ``signed_rank``.
-
-    Raises:
-        InputError: Values that are empty or not finite, groups of another length, or an unknown distribution.
+    As `signed_rank`; ``groups`` are (n,) labels of each value's group, e.g. its dataset.
 
     Example:
         >>> signed_rank_of_means([1.0, 3.0, -1.0, 4.0], ["a", "a", "b", "c"]).n
         3
     """
     return signed_rank(average_by_group(values, groups), null, distribution=distribution)
+
+
+def compare_methods(
+    scores: Mapping[str, Mapping[str, npt.ArrayLike]], *, distribution: Distribution = "auto"
+) -> list[Comparison]:
+    """Which methods can be told apart, and on which metric?
+
+    Paired signed-rank tests on dataset means, all pairs of methods on all metrics, corrected as one family: the 24
+    tests of the paper's section 5.3. Its adjusted p of 0.046 is what ``distribution="normal"`` gives when four pairs
+    differ in one direction on nine of ten datasets and not on the tenth; the exact test gives 0.023 there.
+
+    Args:
+        scores: ``scores[metric][method]`` holds dataset means, shape (n_datasets,), in one order.
+        distribution: As in ``signed_rank``.
+
+    Returns:
+        One comparison per metric and pair, in the order of ``scores``.
+
+    Raises:
+        InputError: Fewer than two methods on a metric, or means empty, not finite or of unequal length.
+
+    Example:
+        >>> means = {"fine_tuning": [0.9, 0.8, 0.7], "scrub": [0.8, 0.6, 0.4]}
+        >>> [found] = compare_methods({"retain_accuracy": means})
+        >>> found.first, found.second, round(found.difference, 2), found.p_adjusted
+        ('fine_tuning', 'scrub', 0.2, 0.25)
+    """
+    family = []
+    for metric, methods in scores.items():
+        if len(methods) < 2:
+            raise InputError(f"scores[{metric!r}] must hold at least two methods; got {list(methods)}. Add another.")
+        for pair in combinations(methods, 2):
+            first, second = (as_sample(methods[name], f"scores[{metric!r}][{name!r}]") for name in pair)
+            test = paired_signed_rank(first, second, distribution=distribution)
+            difference = float(np.mean(first - second))
+            family.append(
+                Comparison(metric, *pair, difference, test.p_value, math.nan, test.rank_biserial, test.n, test.note)
+            )
+    adjusted = adjust_p_values([comparison.p_value for comparison in family])
+    return [replace(comparison, p_adjusted=float(p)) for comparison, p in zip(family, adjusted, strict=True)]
 
 
 def _steps(differences: FloatArray, largest: float) -> FloatArray:

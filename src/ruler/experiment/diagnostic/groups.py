@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,6 @@ import numpy.typing as npt
 from ruler.core.types import FloatArray, IndexArray, Neighbors
 from ruler.metrics.paper import rank_within
 from ruler.neighbors import find_neighbors
-from ruler.stats.placebo import nearest_outside
 
 N_SETS = 200
 _NEIGHBOURS = 16  # beyond their own group most records have one among these; the others are searched again
@@ -51,7 +49,12 @@ def rank_set(around: Surroundings, is_chosen: Mask) -> float:
         >>> rank_set(around, around.groups == "a")
         0.0
     """
-    nearest = nearest_outside(around.neighbors, is_chosen, partial(_search_again, around.rows))
+    is_outside = ~is_chosen[around.neighbors.index]
+    place = is_outside.argmax(axis=1)[:, None]
+    nearest = np.take_along_axis(around.neighbors.similarity, place, axis=1)[:, 0]
+    lost = np.flatnonzero(~np.take_along_axis(is_outside, place, axis=1)[:, 0])
+    if len(lost):
+        nearest[lost] = _search_again(around.rows, lost, is_chosen)
     return float(rank_within(nearest[is_chosen], nearest[~is_chosen]).mean())
 
 

@@ -198,7 +198,7 @@ def test_several_oracles_and_layers_keep_their_names():
     assert evidence.layers == ("first", "last")
     assert evidence.main.rows["forget"].shape == (5, 2)
     assert len(evidence.oracles) == 2
-    assert list(evidence.embeddings) == ["unlearned", "oracle", "oracle 2"]
+    assert list(evidence.models) == ["unlearned", "oracle", "oracle 2"]
     with pytest.raises(InputError, match="oracle must have the layers of the unlearned model, first, last; got last"):
         gather_evidence(layers, oracle=tuple({"last": part["last"]} for part in layers))
     with pytest.raises(InputError, match="unlearned must have the same layers on every side"):

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, Subset, TensorDataset
 from ruler.auditing import AuditSettings
 from ruler.auditing.audit import audit
 from ruler.auditing.gather import gather_evidence
-from ruler.auditing.guards.columns import check_columns
+from ruler.auditing.guards.records import check_columns
 from ruler.auditing.models import audit_models, examine_models, hash_weights
 from ruler.core.errors import InputError, LayerNotFoundError, UnstableModelError
 from ruler.core.types import Embeddings, Predictions

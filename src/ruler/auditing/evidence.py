@@ -204,13 +204,13 @@ class Evidence:
         return self.main.pair_with(self.main_oracles[0]) if self.oracles else None
 
     @property
-    def embeddings(self) -> dict[str, SideRows]:
-        """Rows of every model at the main layer: unlearned, original, oracle, oracle 2, ..."""
-        found = {"unlearned": self.main.rows}
+    def models(self) -> dict[str, LayerRows]:
+        """Every model at the main layer: unlearned, original, oracle, oracle 2, ..."""
+        found = {"unlearned": self.main}
         if self.original is not None:
-            found["original"] = self.original[self.main_layer].rows
+            found["original"] = self.original[self.main_layer]
         for number, oracle in enumerate(self.main_oracles, 1):
-            found["oracle" if number == 1 else f"oracle {number}"] = oracle.rows
+            found["oracle" if number == 1 else f"oracle {number}"] = oracle
         return found
 
     def count_units(self, side: Side) -> int:

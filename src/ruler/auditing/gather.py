@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ruler.auditing.alignment import halve
 from ruler.auditing.evidence import N_MEMBERS, SIDES, Evidence, LayerRows, Side, SideRows
-from ruler.auditing.guards.identity import are_row_numbers
+from ruler.auditing.guards.records import are_row_numbers
 from ruler.auditing.settings import AuditSettings
 from ruler.core.arithmetic import iterate_blocks
 from ruler.core.checks import (

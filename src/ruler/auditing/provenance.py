@@ -27,11 +27,11 @@ def describe_provenance(evidence: Evidence) -> dict[str, Any]:
         "n_oracles": len(evidence.oracles),
         "n_unmatched": evidence.n_unmatched,
         "arrays": {
-            model: {
+            name: {
                 side: {"shape": list(rows.shape), "dtype": str(rows.dtype), "sha256": hash_rows(rows)}
-                for side, rows in sides.items()
+                for side, rows in model.rows.items()
             }
-            for model, sides in evidence.embeddings.items()
+            for name, model in evidence.models.items()
         },
     }
 

@@ -19,6 +19,7 @@ from ruler.stats.hybrid import LEAST_ORACLES
 LEVEL = 0.01
 """Of the guard as a whole: fair held-out records are called unfair in one audit of a hundred."""
 
+_SIDES: tuple[Side, Side] = ("forget", "held_out")
 _N_DRAWS = 1999
 _MOST_CLASSES = 50
 
@@ -31,6 +32,7 @@ def check_exchangeability(evidence: Evidence) -> Iterator[GuardFinding]:
     if not found or len(found) * min(found.values()) > LEVEL:
         return
     telling = [name for name, p in sorted(found.items(), key=lambda item: item[1]) if len(found) * p <= LEVEL]
+    told_by = telling[0] if len(telling) == 1 else f"{', '.join(telling[:-1])} and {telling[-1]}"
     n_oracles = len(evidence.oracles)
     is_settled = n_oracles >= LEAST_ORACLES
     matched = " of the same strata" if evidence.strata else ""
@@ -38,19 +40,19 @@ def check_exchangeability(evidence: Evidence) -> Iterator[GuardFinding]:
         "not_exchangeable",
         "note" if is_settled else "warn",
         f"Forget and held-out records{matched} differ before any memory: they can be told apart by "
-        f"{_join(telling)} (p = {min(found.values()) * len(found):.2g}). A contrast may then be due to "
+        f"{told_by} (p = {min(found.values()) * len(found):.2g}). A contrast may then be due to "
         "which records were chosen"
         + (
             f"; the test against {n_oracles} oracles allows for it."
             if is_settled
             else f", so that {'one oracle' if n_oracles else 'this audit'} can neither clear nor accuse the model."
         ),
-        advise_held_out(evidence, telling),
+        _advise_held_out(evidence, telling),
         blocks=not is_settled,
     )
 
 
-def advise_held_out(evidence: Evidence, telling: list[str]) -> str:
+def _advise_held_out(evidence: Evidence, telling: list[str]) -> str:
     """Which held-out records would be fair, as far as the evidence tells."""
     wanted = "Hold out records that were drawn as the forget records were: same class, person type, period and source"
     if "their labels" in telling:
@@ -63,7 +65,6 @@ def advise_held_out(evidence: Evidence, telling: list[str]) -> str:
 
 def _find_differences(evidence: Evidence) -> dict[str, float]:
     """p-value of each way in which forget and held-out records differ: in the first oracle, features and labels."""
-    sides: tuple[Side, Side] = ("forget", "held_out")
     scores: dict[str, dict[Side, FloatArray]] = {}
     rows: list[FloatArray] = []
     if evidence.has_oracle:
@@ -71,49 +72,43 @@ def _find_differences(evidence: Evidence) -> dict[str, float]:
         scores["the length of their representations"] = dict(oracle.log_norms)
         if oracle.losses is not None:
             scores["their losses"] = dict(oracle.losses)
-        nearest = {side: find_neighbors(oracle.rows[side], oracle.rows["retain"]).similarity[:, 0] for side in sides}
-        scores["their nearest retain records"] = nearest
-        blocks = (np.asarray(oracle.rows[side], dtype=np.float64) for side in sides)
+        scores["their nearest retain records"] = {
+            side: find_neighbors(oracle.rows[side], oracle.rows["retain"]).similarity[:, 0] for side in _SIDES
+        }
+        blocks = (np.asarray(oracle.rows[side], dtype=np.float64) for side in _SIDES)
         rows = [unit_rows(block, norm_rows(block)) for block in blocks]
         scores["their representations"] = _cross_fit(np.concatenate(rows), evidence)
-    if set(sides) <= evidence.features.keys():
-        raw = np.concatenate([evidence.features[side] for side in sides])
+    if set(_SIDES) <= evidence.features.keys():
+        raw = np.concatenate([evidence.features[side] for side in _SIDES])
         spread = raw.std(axis=0)
-        scores["their input features"] = _cross_fit(
-            (raw - raw.mean(axis=0)) / np.where(spread > 0, spread, 1.0), evidence
-        )
+        scaled = (raw - raw.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+        scores["their input features"] = _cross_fit(scaled, evidence)
     found = {}
     for name, by_side in scores.items():
-        first, second = rank_units(evidence.groups, by_side, sides)
+        first, second = rank_units(evidence.groups, by_side, _SIDES)
         is_fitted = name in ("their representations", "their input features")  # only a high score speaks for forget
         found[name] = float(mannwhitneyu(first, second, alternative="greater" if is_fitted else "two-sided").pvalue)
     if "forget" not in evidence.groups:
         if rows:
             found["how they cluster (are there groups, such as people, that were not named?)"] = _test_clusters(rows)
-        if set(sides) <= evidence.labels.keys():
-            found["their labels"] = _compare_labels(*(evidence.labels[side] for side in sides))
+        if set(_SIDES) <= evidence.labels.keys():
+            found["their labels"] = _compare_labels(*(evidence.labels[side] for side in _SIDES))
     return found
 
 
 def _cross_fit(rows: FloatArray, evidence: Evidence) -> dict[Side, FloatArray]:
     """How much each record looks like a forget record to a classifier that was fitted on the others."""
     n = len(evidence.ids["forget"])
-    sides: tuple[Side, Side] = ("forget", "held_out")
     units = [
-        np.unique(evidence.groups[side], return_inverse=True)[1]
-        if side in evidence.groups
-        else np.arange(len(evidence.ids[side]))
-        for side in sides
+        np.unique(evidence.groups.get(side, np.arange(len(evidence.ids[side]))), return_inverse=True)[1]
+        for side in _SIDES
     ]
     scores = cross_fit(rows, n, np.concatenate(units))
     return {"forget": scores[:n], "held_out": scores[n:]}
 
 
 def _test_clusters(rows: list[FloatArray]) -> float:
-    """Do records have their nearest neighbour on their own side more often than chance would have it?
-
-    Schilling's test with one neighbour: labels are permuted while the neighbours stay.
-    """
+    """p-value of Schilling's test that nearest neighbours share a side by chance: labels permute, neighbours stay."""
     pooled = np.concatenate(rows)
     n, n_first = len(pooled), len(rows[0])
     if min(n_first, n - n_first) < 5:
@@ -137,7 +132,3 @@ def _compare_labels(forget: npt.NDArray[np.generic], held_out: npt.NDArray[np.ge
         return math.nan
     table = np.array([np.bincount(part, minlength=len(names)) for part in np.split(codes, [len(forget)])])
     return float(chi2_contingency(table).pvalue)
-
-
-def _join(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -1,4 +1,4 @@
-"""The forget set: whether it is large enough for any answer but 'inconclusive'."""
+"""Whether the forget set is large enough: for any test to reject, and for any answer but 'inconclusive'."""
 
 import math
 from collections.abc import Iterator
@@ -9,6 +9,27 @@ from ruler.auditing.evidence import Evidence
 from ruler.auditing.findings import GuardFinding
 
 _LARGE_EFFECT = 0.25  # an AUC of 0.75: three of four pairs told apart
+
+
+def check_attainable(evidence: Evidence) -> Iterator[GuardFinding]:
+    """So few units that no labelling of them is rare enough: the test could never find anything."""
+    if not evidence.has_held_out:
+        return
+    n_forget, n_held_out = evidence.count_units("forget"), evidence.count_units("held_out")
+    least = min(1.0, 2 / math.comb(n_forget + n_held_out, n_forget))  # two sides
+    if least <= evidence.settings.alpha:
+        return
+    unit = "groups" if "forget" in evidence.groups else "records"
+    enough = (n for n in range(n_held_out, 10_000) if math.comb(n_forget + n, n_forget) * evidence.settings.alpha >= 2)
+    n_needed = next(enough, None)
+    yield GuardFinding(
+        "unattainable_level",
+        "warn",
+        f"{n_forget} forget {unit} against {n_held_out} held-out ones give p-values of {least:.3f} at best, above the "
+        f"level of {evidence.settings.alpha:g}: whatever the model remembers, this audit cannot find it.",
+        f"Give more forget {unit}." if n_needed is None else f"Give at least {n_needed} held-out {unit}.",
+        blocks=True,
+    )
 
 
 def check_size(evidence: Evidence) -> Iterator[GuardFinding]:
@@ -25,21 +46,17 @@ def check_size(evidence: Evidence) -> Iterator[GuardFinding]:
     is_blind = visible >= _LARGE_EFFECT
     unit = "groups" if "forget" in evidence.groups else "records"
     left = "Only the largest residuals can be found" if is_blind else "Residuals can still be found"
+    variance = (margin / float(norm.ppf(1 - alpha))) ** 2  # of the AUC, at which erasure could be shown
+    slack = 12 * n_control * variance - 1
+    n_needed = math.ceil((n_control + 1) / slack) if slack > 0 else math.inf
+    advice = f"{n_needed} forget records against as many control records as now"
+    if n_needed > 2 * n_control:
+        advice = f"{math.ceil(2 / (12 * variance)) + 1} forget records against as many control records"
     yield GuardFinding(
         "too_few_records",
         "warn" if is_blind else "note",
         f"{n_forget} forget {unit} against {n_control} held-out ones are too few to show erasure: even an AUC of "
         f"exactly 0.5 would be known to within {reach:.3f} only, and the margin is {margin:g}. {left}: an AUC of "
         f"{min(1.0, 0.5 + visible):.2f} or {max(0.0, 0.5 - visible):.2f}.",
-        f"Audit at least {_advise(n_control, (margin / float(norm.ppf(1 - alpha))) ** 2)}, or set a wider margin "
-        "that you can defend.",
+        f"Audit at least {advice}, or set a wider margin that you can defend.",
     )
-
-
-def _advise(n_control: int, variance: float) -> str:
-    """How many records bring the variance of the AUC down to this one."""
-    slack = 12 * n_control * variance - 1
-    n_needed = math.ceil((n_control + 1) / slack) if slack > 0 else math.inf
-    if n_needed <= 2 * n_control:
-        return f"{n_needed} forget records against as many control records as now"
-    return f"{math.ceil(2 / (12 * variance)) + 1} forget records against as many control records"

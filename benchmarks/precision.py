@@ -18,8 +18,9 @@ from ruler.experiment.cell import Outcome, Workplace, run_job
 from ruler.experiment.diagnostic.material import load_material
 from ruler.experiment.domains import DOMAINS
 from ruler.experiment.grid import Job, list_cells
-from ruler.experiment.settings import METHOD_NAMES, PRECISIONS
+from ruler.experiment.settings import PRECISIONS
 from ruler.experiment.studies import STUDIES
+from ruler.unlearning import METHODS
 
 FORGET_FRACTION = 0.05
 
@@ -53,7 +54,7 @@ class PrecisionSettings:
     def __post_init__(self) -> None:
         check_number(self.n_seeds, "seeds", minimum=2, is_whole=True)
         for method in self.methods:
-            METHOD_NAMES[method]
+            METHODS[method]
         if not self.list_models():
             fitting = "; ".join(f"{key}: {', '.join(DOMAINS[key].architectures)}" for key in self.datasets)
             raise InputError(

@@ -15,7 +15,7 @@ from ruler.experiment.records import load_parts, make_records
 from ruler.experiment.settings import StudySettings
 from ruler.metrics import m1, m2, m3, m4
 from ruler.metrics.outputs import accuracy, membership_inference
-from ruler.training import train_tabular
+from ruler.training.classifier import train_tabular
 from ruler.training.ensemble import StackedMLP
 from ruler.unlearning import unlearn
 

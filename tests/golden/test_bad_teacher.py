@@ -22,7 +22,7 @@ def test_gaps_are_negative_and_ranks_steady_over_teachers(key: str) -> None:
 
     from ruler.data import load_tabular, partition_rows, split
     from ruler.metrics import m2, m4
-    from ruler.training import train_tabular
+    from ruler.training.classifier import train_tabular
     from ruler.unlearning import BadTeacherSettings, unlearn
 
     def embed(model: torch.nn.Module, rows: np.ndarray) -> np.ndarray:

@@ -25,7 +25,8 @@ def compare(key: str, seed: int) -> None:
 
     from ruler.data import load_tabular, partition_rows, split
     from ruler.metrics.outputs import accuracy
-    from ruler.training import import_published, predict, train_tabular
+    from ruler.training.checkpoints import import_published
+    from ruler.training.classifier import predict, train_tabular
 
     parts = split(load_tabular(key))
     for fraction in FRACTIONS:

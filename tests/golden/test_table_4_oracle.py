@@ -24,7 +24,7 @@ PUBLISHED = {
 def test_oracle_membership_is_near_the_paper(key: str) -> None:
     from ruler.data import load_tabular, partition_rows, split
     from ruler.metrics.outputs import membership_inference
-    from ruler.training import predict, train_tabular
+    from ruler.training.classifier import predict, train_tabular
 
     parts = split(load_tabular(key))
     features, target = parts.train_features, parts.train_target

@@ -78,7 +78,7 @@ class Cell:
 @cache
 def measure(key: str) -> dict[tuple[str, float], Cell]:
     from ruler.data import load_tabular, partition_rows, split
-    from ruler.training import train_tabular
+    from ruler.training.classifier import train_tabular
     from ruler.unlearning import METHODS, unlearn
 
     parts = split(load_tabular(key))

@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from ruler.experiment.settings import APPROXIMATE_METHODS
 from ruler.paper.comparison import compare_numbers
-from ruler.paper.names import APPROXIMATE_METHODS, DATASETS
+from ruler.paper.names import DATASETS
 from ruler.paper.published import load_table
 from ruler.paper.results import check_results
 from ruler.paper.tables import compute_numbers

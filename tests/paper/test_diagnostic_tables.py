@@ -1,6 +1,6 @@
 import pytest
 
-from ruler.paper.names import APPROXIMATE_METHODS
+from ruler.experiment.settings import APPROXIMATE_METHODS
 from ruler.paper.published import load_table
 from ruler.paper.results import check_results
 from ruler.paper.tables import TABLES, compute_numbers

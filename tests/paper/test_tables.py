@@ -5,7 +5,8 @@ import pandas as pd
 import pytest
 import scipy.stats
 
-from ruler.paper.names import APPROXIMATE_METHODS, DATASETS, DIAGNOSTIC_STUDIES
+from ruler.experiment.settings import APPROXIMATE_METHODS
+from ruler.paper.names import DATASETS, DIAGNOSTIC_STUDIES
 from ruler.paper.published import load_table
 from ruler.paper.results import check_results
 from ruler.paper.tables import TABLES, compute_numbers

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from ruler.core.errors import InputError
-from ruler.training.augment import shift_images
-from ruler.training.batches import Batches, cycle, move
+from ruler.training.batches import Batches, shift_images
+from ruler.training.sentences import MaskedSentences
 
 ROWS, LABELS = torch.arange(10.0)[:, None], torch.arange(10) % 2
 MODEL = nn.Linear(1, 2)
@@ -88,7 +89,7 @@ def test_images_lie_as_the_models_filters_do() -> None:
     pair = (torch.rand(6, 3, 4, 4), LABELS[:6])
     for memory_format in (torch.contiguous_format, torch.channels_last):
         model = nn.Conv2d(3, 2, 3).to(memory_format=memory_format)
-        for augment in (None, shift_images):
+        for augment in ("none", "flip_crop"):
             for batch_size in (4, None):
                 for images, _ in Batches(pair, model, batch_size=batch_size, augment=augment):
                     assert images.is_contiguous(memory_format=memory_format)
@@ -100,16 +101,10 @@ def test_lengths_are_steps_an_epoch() -> None:
     assert [len(Batches(source, MODEL)) for source in sources] == [1, 1, 4]
 
 
-def test_cycle_starts_over_with_another_order() -> None:
-    stream = cycle(Batches((ROWS, LABELS), MODEL, batch_size=10, seed=1))
-    first, second = (next(stream)[0].flatten().tolist() for _ in range(2))
-    assert sorted(first) == sorted(second)
-    assert first != second
-
-
-def test_move_keeps_the_nest() -> None:
-    batch = move({"ids": [ROWS, "text"], "n": 3}, torch.device("cpu"))
-    assert torch.equal(batch["ids"][0], ROWS)
+def test_what_a_loader_yields_keeps_its_nest() -> None:
+    loader = DataLoader(Pairs(2), batch_size=None, collate_fn=lambda pair: {"ids": [pair[0], "text"], "n": 3})
+    batch = next(iter(Batches(loader, MODEL)))
+    assert torch.equal(batch["ids"][0], ROWS[0])
     assert (batch["ids"][1], batch["n"]) == ("text", 3)
 
 
@@ -117,12 +112,58 @@ def test_move_keeps_the_nest() -> None:
     ("source", "message"),
     [
         (ROWS, r"forget must be a pair \(X, y\), a Dataset or a DataLoader; got Tensor"),
-        ((ROWS, LABELS[:3]), "forget must hold one label a record and at least one record; got 10 inputs and 3"),
+        ((ROWS, LABELS[:3]), "forget must hold one label per record and at least one record; got 10 inputs and 3"),
         ((ROWS[:0], LABELS[:0]), "got 0 inputs and 0 labels"),
-        ((3.0, LABELS), "forget must hold arrays with one row a record; got a single value"),
+        ((3.0, LABELS), "forget must hold arrays with one row per record; got a single value"),
         (Pairs(0), "forget must be a Dataset with a length above 0"),
     ],
 )
 def test_unfit_sources_are_named(source: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         Batches(source, MODEL, name="forget")
+
+
+IMAGES = torch.rand(40, 3, 8, 10, generator=torch.Generator().manual_seed(0)) + 1
+
+
+def list_views(image: torch.Tensor, *, is_mirrored: bool) -> list[torch.Tensor]:
+    """Every shift of an image by up to 4 pixels, spelled out, with its mirror images."""
+    padded = functional.pad(image, (4, 4, 4, 4))
+    views = [padded[:, y : y + 8, x : x + 10] for y in range(9) for x in range(9)]
+    return views + [view.flip(2) for view in views] if is_mirrored else views
+
+
+@pytest.mark.parametrize("is_mirrored", [True, False])
+def test_every_image_becomes_one_of_its_views(is_mirrored: bool) -> None:
+    changed = shift_images(IMAGES, torch.Generator().manual_seed(1), is_mirrored=is_mirrored)
+    for image, view in zip(IMAGES, changed, strict=True):
+        assert any(torch.equal(view, other) for other in list_views(image, is_mirrored=is_mirrored))
+
+
+def test_about_half_are_mirrored() -> None:
+    images = torch.arange(256.0).reshape(16, 16).repeat(2000, 1, 1, 1) + 1
+    changed = shift_images(images, torch.Generator().manual_seed(1))
+    inner = changed[:, 0, 8, 7:9]  # neighbours that no shift makes empty
+    assert (inner[:, 0] > inner[:, 1]).float().mean().item() == pytest.approx(0.5, abs=0.05)
+
+
+def test_epochs_differ_and_seeds_repeat() -> None:
+    pair = (IMAGES, torch.arange(40))
+    model = nn.Conv2d(3, 4, 3)
+    batches, again = (Batches(pair, model, batch_size=40, seed=2, augment="flip_crop") for _ in "ab")
+    (first, rows), (second, others) = next(iter(batches)), next(iter(batches))
+    assert not torch.equal(first[rows.argsort()], second[others.argsort()])
+    assert torch.equal(next(iter(again))[0], first)
+    whole = Batches(pair, model, seed=2, augment="flip_crop")
+    assert not torch.equal(next(iter(whole))[0], next(iter(whole))[0])
+
+
+def test_tables_and_sentences_cannot_be_shifted() -> None:
+    with pytest.raises(
+        InputError, match=r"augment must be 'none' for records that are not images .* got shape \(5, 2\)"
+    ):
+        shift_images(torch.zeros(5, 2), torch.Generator())
+    ids = torch.ones(2, 2)
+    sentences = MaskedSentences(ids, ids, mask_id=3, special_ids=(), vocab_size=4)
+    with pytest.raises(InputError, match=r"augment must be 'none' unless data is a pair \(X, y\); got MaskedSentences"):
+        Batches(sentences, nn.Linear(1, 1), augment="flip_crop")

@@ -10,11 +10,12 @@ import torch
 from torch import nn
 
 from ruler.core.errors import DivergedError
-from ruler.training import TrainingSettings, cross_entropy, loop, optimize
+from ruler.training import loop
 from ruler.training.batches import Batches
 from ruler.training.cuda_graph import CapturedStep, Function, can_capture
-from ruler.training.settings import make_optimizer
-from ruler.training.steps import Step
+from ruler.training.loop import optimize
+from ruler.training.settings import TrainingSettings
+from ruler.training.steps import Step, cross_entropy, make_optimizer
 from ruler.unlearning import METHODS, unlearn
 
 pytestmark = pytest.mark.usefixtures("one_thread")

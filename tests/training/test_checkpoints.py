@@ -16,10 +16,19 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import nn
 
-from ruler.core.errors import CheckpointError
+from ruler.core.errors import CheckpointError, InputError
 from ruler.core.types import Partition
-from ruler.training import CheckpointStore, Recipe, TrainingSettings, describe_training
-from ruler.training.checkpoints import hash_arrays
+from ruler.models import TabularMLP
+from ruler.training.checkpoints import (
+    CheckpointStore,
+    Recipe,
+    describe_training,
+    export_published,
+    hash_arrays,
+    import_published,
+    name_published,
+)
+from ruler.training.settings import TrainingSettings
 
 RECIPE = Recipe(architecture="a", data="d", rows="all", settings="{}", seed=0)
 STATE = {"weight": torch.arange(6.0).reshape(2, 3), "steps": torch.tensor(3)}
@@ -162,7 +171,9 @@ def test_parallel_writers_never_show_each_other_a_torn_file(tmp_path: Path) -> N
 TRAIN_SEVERAL = """
 import sys, numpy as np, torch
 torch.set_num_threads(1)
-from ruler.training import CheckpointStore, TrainingSettings, train_tabular
+from ruler.training.checkpoints import CheckpointStore
+from ruler.training.classifier import train_tabular
+from ruler.training.settings import TrainingSettings
 rows = np.random.default_rng(0).normal(size=(400, 8)).astype(np.float32)
 labels = (rows[:, 0] > 0).astype(np.int64)
 for seed in range(int(sys.argv[2])):
@@ -206,3 +217,47 @@ def test_processes_that_want_one_model_wait_for_the_first(tmp_path: Path) -> Non
         states = list(pool.map(lambda _: store.get_or_train(recipe, train), range(3)))
     assert len(n_trained) == 1
     assert all(torch.equal(state["weight"], states[0]["weight"]) for state in states)
+
+
+class Harmful:
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return print, ("this must never run",)
+
+
+@pytest.mark.parametrize("fraction", [None, 0.01, 0.1])
+def test_a_model_survives_the_round_trip(tmp_path: Path, fraction: float | None) -> None:
+    model = TabularMLP(5, n_classes=3, hidden=16)
+    path = export_published(model, tmp_path / "new", "adult", 4, fraction)
+    assert path.name == name_published("adult", 4, fraction)
+    loaded = import_published(tmp_path / "new", "adult", 4, fraction)
+    torch.testing.assert_close(loaded.state_dict(), model.state_dict(), atol=0, rtol=0)
+    assert not loaded.training
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"adult_seed0_orig\.pt must exist; got no such file"):
+        import_published(tmp_path, "adult", 0)
+
+
+def test_files_that_are_no_weights_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "adult_seed0_orig.pt"
+    contents = (
+        {"net.0.weight": torch.zeros(2, 2)},
+        {"net.0.weight": torch.zeros(2, 2), "net.6.bias": torch.zeros(2)},
+        Harmful(),
+        [1, 2],
+    )
+    for content in contents:
+        torch.save(content, path)
+        with pytest.raises(CheckpointError, match="must hold the weights of a TabularMLP"):
+            import_published(tmp_path, "adult", 0)
+    path.write_bytes(b"not a checkpoint")
+    with pytest.raises(CheckpointError, match="must hold the weights of a TabularMLP"):
+        import_published(tmp_path, "adult", 0)
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("fraction", [0.0, 0.005, 0.123, 1.0])
+def test_fractions_without_a_file_name_are_refused(fraction: float) -> None:
+    with pytest.raises(InputError, match=r"forget_fraction must be a whole percentage from 0\.01 to 0\.99"):
+        name_published("adult", 0, fraction)

@@ -9,7 +9,9 @@ from torch.utils.data import DataLoader, TensorDataset
 from ruler.core.errors import InputError
 from ruler.core.types import Partition
 from ruler.models import TabularMLP
-from ruler.training import CheckpointStore, TrainingSettings, predict, train_classifier, train_tabular
+from ruler.training.checkpoints import CheckpointStore
+from ruler.training.classifier import predict, train_classifier, train_tabular
+from ruler.training.settings import TrainingSettings
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 DRAW = np.random.default_rng(0)
@@ -53,7 +55,7 @@ def test_more_classes_make_a_wider_head() -> None:
 
 
 def test_rows_and_labels_must_match() -> None:
-    with pytest.raises(InputError, match=r"inputs must be \(n, n_features\) with one label a row; got \(30, 4\)"):
+    with pytest.raises(InputError, match=r"inputs must be \(n, n_features\) with one label per row; got \(30, 4\)"):
         train_tabular(ROWS, LABELS[:5], seed=0)
 
 

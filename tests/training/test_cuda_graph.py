@@ -12,11 +12,13 @@ from torch import nn
 from ruler.core.errors import DivergedError
 from ruler.core.seeding import seeded
 from ruler.models import FTTransformer, ResNet18
-from ruler.training import MaskedSentences, TrainingSettings, cross_entropy, loop, optimize
+from ruler.training import loop
 from ruler.training.batches import map_tensors
 from ruler.training.cuda_graph import CapturedStep, capture_graph
-from ruler.training.settings import make_optimizer
-from ruler.training.steps import Step
+from ruler.training.loop import optimize
+from ruler.training.sentences import MaskedSentences
+from ruler.training.settings import TrainingSettings
+from ruler.training.steps import Step, cross_entropy, make_optimizer
 from ruler.unlearning import METHODS, unlearn
 
 pytestmark = [

@@ -6,14 +6,11 @@ import torch
 from torch.nn import functional
 
 from ruler.core.errors import DivergedError, InputError
-from ruler.data import TABULAR_SETS
 from ruler.models import TabularMLP
-from ruler.training import TrainingSettings, train_classifier
-from ruler.training.ensemble import EnsembleMember, MLPShape, StackedMLP, train_ensemble
-from ruler.training.ensemble.__main__ import SIZES, main
-from ruler.training.ensemble.descent import Adam, descend
-from ruler.training.ensemble.dropout import DropoutStream, _mix_
-from ruler.training.ensemble.gradient import Pass, add_gradient, split_passes
+from ruler.training.classifier import train_classifier
+from ruler.training.ensemble import Adam, EnsembleMember, MLPShape, StackedMLP, descend, train_ensemble
+from ruler.training.ensemble.gradient import DropoutStream, Pass, add_gradient, mix_, split_passes
+from ruler.training.settings import TrainingSettings
 
 CPU = torch.device("cpu")
 SHORT = TrainingSettings(epochs=6, learning_rate=1e-2)
@@ -54,14 +51,14 @@ class TestDropout:
 
     def test_hash_is_splitmix64(self):
         weyl = 0x9E3779B97F4A7C15 - 2**64
-        words = _mix_(1234567 + torch.arange(1, 4) * weyl)
+        words = mix_(1234567 + torch.arange(1, 4) * weyl)
         known = [6457827717110365317, 3203168211198807973, 9817491932198370423]  # the reference code's output
         assert [word % 2**64 for word in words.tolist()] == known
 
     def test_rate_is_exact_to_two_to_the_minus_16(self):
         lanes = torch.arange(-(2**15), 2**15).float()
         stream = make_stream(rate=0.2)
-        assert abs((lanes <= stream._threshold).double().mean() - 0.2) < 2**-16
+        assert abs((lanes <= stream.threshold).double().mean() - 0.2) < 2**-16
 
     def test_variance_over_streams_is_binomial(self):
         counts = [draw_kept(make_stream(seeds=[seed]), rows=400).sum().item() for seed in range(200)]
@@ -238,7 +235,7 @@ class TestErrors:
     @pytest.mark.parametrize(
         ("changes", "message"),
         [
-            ({"labels": np.zeros(3)}, r"labels must be one class a row, shape \(150,\); got shape \(3,\)"),
+            ({"labels": np.zeros(3)}, r"labels must be one class per row, shape \(150,\); got shape \(3,\)"),
             ({"labels": np.full(150, 2)}, "labels must be whole numbers from 0 to 1; got others"),
             ({"dropout": 1.0}, "dropout must be below 1; got 1.0"),
             ({"hidden": 0}, "hidden must be a whole number of at least 1; got 0"),
@@ -295,19 +292,3 @@ def test_a_gpu_gives_the_cpus_members_to_rounding(table):
     torch.testing.assert_close(on_gpu.flat.cpu(), on_cpu.flat, atol=5e-3, rtol=0)
     for i in range(len(members)):
         np.testing.assert_allclose(on_gpu.embed(table[0], i), on_cpu.embed(table[0], i), atol=2e-2)
-
-
-class TestTimings:
-    def test_sizes_are_those_of_the_training_parts(self):
-        expected = {
-            name: (entry.n_rows - -(-entry.n_rows // 5), entry.n_features) for name, entry in TABULAR_SETS.items()
-        }
-        assert expected == SIZES
-
-    def test_both_ways_are_timed(self, monkeypatch, capsys):
-        words = "ensemble --datasets heart_disease --seeds 1 --epochs 1 --one-by-one 2"
-        monkeypatch.setattr("sys.argv", words.split())
-        main()
-        lines = capsys.readouterr().out.splitlines()
-        assert [line.split()[0] for line in lines] == ["heart_disease", "all,"]
-        assert all("together" in line and "ratio" in line for line in lines)

@@ -10,10 +10,11 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from ruler.core.errors import DivergedError, InputError
 from ruler.models import TabularMLP
-from ruler.training import TrainingSettings, cross_entropy, optimize, train_classifier
 from ruler.training.batches import Batches
-from ruler.training.objectives import compute_logits
-from ruler.training.settings import SCHEDULES
+from ruler.training.classifier import train_classifier
+from ruler.training.loop import optimize
+from ruler.training.settings import SCHEDULES, TrainingSettings
+from ruler.training.steps import cross_entropy
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 DRAW = np.random.default_rng(0)
@@ -182,6 +183,19 @@ def test_an_epoch_is_a_pass_over_the_first_source_and_others_cycle() -> None:
     assert met == [(16, 6), (16, 6), (8, 6)] * 2
 
 
+def test_a_source_that_starts_over_is_shuffled_anew() -> None:
+    orders: list[list[float]] = []
+
+    def objective(model: nn.Module, first: Any, second: Any) -> torch.Tensor:
+        orders.append(second[0][:, 0].tolist())
+        return cross_entropy(model, first)
+
+    sources = {"retain": (ROWS[:20], LABELS[:20]), "forget": (ROWS[:10], LABELS[:10])}
+    optimize(nn.Linear(3, 2), objective, sources, TrainingSettings(epochs=1, batch_size=10))
+    assert sorted(orders[0]) == sorted(orders[1])
+    assert orders[0] != orders[1]
+
+
 def test_modes_and_gradients_are_put_back() -> None:
     model = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5), nn.Linear(4, 2)).eval()
     model[1].train()
@@ -264,19 +278,8 @@ def test_a_model_without_trainable_parameters_is_refused() -> None:
 
 def test_a_loader_without_batches_is_refused() -> None:
     empty = DataLoader(TensorDataset(ROWS[:2], LABELS[:2]), batch_size=3, drop_last=True)
-    with pytest.raises(InputError, match="data must yield at least one batch an epoch"):
+    with pytest.raises(InputError, match="data must yield at least one batch per epoch"):
         optimize(nn.Linear(3, 2), cross_entropy, {"data": empty}, TrainingSettings())
-
-
-def test_logits_are_found_in_model_outputs_and_mappings() -> None:
-    class Output:
-        logits = torch.ones(2, 2)
-
-    class Wrapped(nn.Module):
-        def forward(self, ids: torch.Tensor) -> Output:
-            return Output()
-
-    assert torch.equal(compute_logits(Wrapped(), {"ids": ROWS}), Output.logits)
 
 
 @pytest.mark.gpu

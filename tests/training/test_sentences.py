@@ -5,10 +5,11 @@ import torch
 from torch import nn
 
 from ruler.core.errors import InputError
-from ruler.training import MaskedSentences, TrainingSettings, cross_entropy, optimize
 from ruler.training.batches import Batches
-from ruler.training.objectives import compute_label_loss, compute_logits
-from ruler.training.sentences import locate_asked
+from ruler.training.loop import optimize
+from ruler.training.sentences import MaskedSentences, locate_asked
+from ruler.training.settings import TrainingSettings
+from ruler.training.steps import compute_label_loss, compute_logits, cross_entropy
 
 CLS, SEP, PAD, MASK, VOCABULARY = 1, 2, 0, 3, 1000
 

@@ -8,8 +8,7 @@ from torch import nn
 from torch.optim import lr_scheduler
 
 from ruler.core.errors import InputError
-from ruler.training import TrainingSettings
-from ruler.training.settings import SCHEDULES, make_optimizer, set_rate, use_precision
+from ruler.training.settings import SCHEDULES, TrainingSettings
 
 
 def follow_torch(make: Any, n_steps: int) -> list[float]:
@@ -40,24 +39,6 @@ def test_schedules_follow_torch(n_steps: int) -> None:
 @pytest.mark.parametrize("n_steps", [1, 2, 3])
 def test_one_cycle_starts_at_its_peak_when_there_is_no_time_to_rise(n_steps: int) -> None:
     assert SCHEDULES["one_cycle"](0, n_steps) == 1.0
-
-
-def test_rates_are_set_in_place_where_they_are_tensors() -> None:
-    optimizer = make_optimizer([nn.Parameter(torch.zeros(1))], TrainingSettings())
-    set_rate(optimizer, 0.5)
-    assert optimizer.param_groups[0]["lr"] == 0.5
-    held = optimizer.param_groups[0]["lr"] = torch.tensor(1.0)
-    set_rate(optimizer, 0.25)
-    assert held.item() == 0.25
-
-
-def test_bfloat16_reaches_products_alone() -> None:
-    model, rows = nn.Linear(4, 2), torch.randn(3, 4)
-    with use_precision("float32", torch.device("cpu")):
-        assert model(rows).dtype == torch.float32
-    with use_precision("bfloat16", torch.device("cpu")):
-        assert model(rows).dtype == torch.bfloat16
-    assert model.weight.dtype == torch.float32
 
 
 @pytest.mark.parametrize(

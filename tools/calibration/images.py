@@ -15,7 +15,8 @@ from calibration.world import SIDES, Model, World, measure_attack
 from ruler.core.types import Embeddings
 from ruler.data import load_images
 from ruler.models import SmallCNN
-from ruler.training import TrainingSettings, train_classifier
+from ruler.training.classifier import train_classifier
+from ruler.training.settings import TrainingSettings
 from ruler.unlearning import METHODS, unlearn
 
 N_FORGET, N_HELD_OUT, N_ORACLES = 80, 160, 5

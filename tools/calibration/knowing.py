@@ -12,7 +12,7 @@ from torch.nn import functional
 from calibration.perceptrons import OVERFIT, Draw, load_source
 from calibration.world import SIDES, Model, World, measure_attack
 from ruler.models import TabularMLP
-from ruler.training import TrainingSettings
+from ruler.training.settings import TrainingSettings
 from ruler.unlearning import METHODS, unlearn
 
 N_FORGET, N_HELD_OUT = 200, 400

@@ -6,16 +6,18 @@ from functools import cache
 
 import numpy as np
 import torch
+from ruler.training.ensemble.descent import Group, descend_groups
 from torch.nn import functional
 
 from calibration.world import SIDES, Model
 from ruler.core.types import Embeddings
 from ruler.data import load_tabular
 from ruler.models import TabularMLP
-from ruler.training import TrainingSettings, cross_entropy, optimize
 from ruler.training.ensemble import MLPShape, StackedMLP
-from ruler.training.ensemble.descent import Group, descend_groups
 from ruler.training.ensemble.gradient import Pass
+from ruler.training.loop import optimize
+from ruler.training.settings import TrainingSettings
+from ruler.training.steps import cross_entropy
 
 PAPER = TrainingSettings()
 """50 full-batch epochs of Adam at 1e-3."""

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from ruler.core.errors import InputError
 from ruler.core.progress import show_progress
+from ruler.unlearning.fine_tuning import FINE_TUNING
 
 if TYPE_CHECKING:
     from torch import nn
@@ -21,7 +22,7 @@ _SEED = 0
 _SIZES = {"forget": 300, "held_out": 600}  # fewer could not show equivalence by all contrasts
 _EPOCHS = 300  # until the original knows all the wrong labels
 _FINE_TUNING_EPOCHS = 50
-_TITLES = {"fine_tuning": "Fine-Tuning", "retraining": "Retraining"}
+_TITLES = {"fine_tuning": FINE_TUNING.title, "retraining": "Retraining"}
 _N_STEPS = 6
 
 
@@ -62,7 +63,8 @@ def _train(seed: int, advance: Callable[[float], None]) -> _Scene:
 
     from ruler.cli.audit_records import NamedRecords
     from ruler.core.optional import load_optional
-    from ruler.training import TrainingSettings, train_classifier
+    from ruler.training.classifier import train_classifier
+    from ruler.training.settings import TrainingSettings
     from ruler.unlearning import FineTuningSettings, unlearn
 
     torch.set_num_threads(1)  # with matrices this small, several only wait for each other

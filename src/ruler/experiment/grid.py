@@ -10,6 +10,7 @@ from itertools import combinations, product
 from ruler.data import TABULAR_SETS
 from ruler.experiment.domains import DOMAINS
 from ruler.experiment.settings import StudySettings
+from ruler.unlearning import METHODS
 
 CELL_VERSIONS = {"protocol": 1, "ensemble": 1, "diagnostic": 4}
 """By engine, raised with every change that can move a number in its rows; part of each cell's key."""
@@ -161,7 +162,7 @@ def _list_choices(study: StudySettings) -> list[tuple[str, float]]:
 def _list_methods(study: StudySettings, *, is_bare: bool = False) -> list[tuple[str, float | None, int | None]]:
     listed: list[tuple[str, float | None, int | None]] = []
     for method, rate in product(() if is_bare else study.methods, study.learning_rates):
-        teachers = study.teacher_seeds if method == "bad_teacher" else (None,)
+        teachers = study.teacher_seeds if hasattr(METHODS[method].settings, "teacher_seed") else (None,)
         listed += [(method, rate, teacher) for teacher in teachers]
     references = [("oracle", None, None), ("original", None, None)] if study.has_reference_rows else []
     return listed + references

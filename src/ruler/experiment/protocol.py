@@ -14,7 +14,9 @@ from ruler.experiment.records import Records, load_parts, make_records
 from ruler.experiment.scores import Answers, Run, Scores, ask
 from ruler.experiment.settings import PAPER_FORGET_SEED, PAPER_RATE
 from ruler.models import TabularMLP
-from ruler.training import CheckpointStore, TrainingSettings, export_published, import_published, train_tabular
+from ruler.training.checkpoints import CheckpointStore, export_published, import_published
+from ruler.training.classifier import train_tabular
+from ruler.training.settings import TrainingSettings
 from ruler.unlearning import METHODS, UnlearningSettings, unlearn
 
 

@@ -9,6 +9,7 @@ from ruler.core.errors import InputError
 from ruler.core.registry import Registry
 from ruler.data import TABULAR_SETS
 from ruler.experiment.domains import DATASETS, DOMAINS
+from ruler.unlearning import METHODS
 
 PAPER_RATE = 5e-4
 PAPER_FORGET_SEED = 999
@@ -17,7 +18,6 @@ ENGINES = ("protocol", "ensemble")
 """Of the tabular studies; the diagnostic ones have an engine of their own, ``diagnostic``."""
 MODEL_SOURCES = ("trained", "imported")
 ALL_METHODS = (*APPROXIMATE_METHODS, "bad_teacher")
-METHOD_NAMES = Registry("method", dict.fromkeys(ALL_METHODS))
 FORGET_CHOICES = ("random", "most_frequent", "single", "pair")
 PRECISIONS = ("float32", "bfloat16")
 DEVICES: Registry[None] = Registry("device", {"cpu": None, "cuda": None})
@@ -31,7 +31,7 @@ class StudySettings:
     Args:
         name: Name of the study; ends up in every row.
         datasets: Keys of the ten tabular sets, or of diagnostic ones.
-        methods: Unlearning methods; none for a study of oracles alone.
+        methods: Unlearning methods, users' own among them; none for a study of oracles alone.
         forget_fractions: Shares of the training rows to forget.
         seeds: Training seeds, shared by original and oracle.
         forget_seeds: Of the draw of forget sets.
@@ -79,7 +79,8 @@ class StudySettings:
         for key in self.datasets:
             known[key]
         for method in self.methods:
-            METHOD_NAMES[method]
+            if METHODS[method].terms is None and self.engine == "ensemble":
+                raise InputError(f"engine must be 'protocol' for {method}, which has no terms; got 'ensemble'.")
         _check_numbers(self)
         if self.compares_oracles and len(self.seeds) < 2:
             raise InputError(f"seeds must be at least 2 to compare oracles; got {len(self.seeds)} in {self.name!r}.")

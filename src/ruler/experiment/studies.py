@@ -14,10 +14,10 @@ from ruler.experiment.settings import (
     APPROXIMATE_METHODS,
     DEVICES,
     ENGINES,
-    METHOD_NAMES,
     PRECISIONS,
     StudySettings,
 )
+from ruler.unlearning import METHODS
 
 
 def _diagnose(name: str, *datasets: str, **settings: Any) -> StudySettings:
@@ -137,7 +137,7 @@ def narrow_studies(
         (('adult',), (0, 1))
     """
     for method in methods:
-        METHOD_NAMES[method]
+        METHODS[method]
     for dataset in datasets:
         DATASETS[dataset]
     if n_seeds is not None:

@@ -3,11 +3,11 @@
 from typing import Any
 
 from ruler.data.tables.sets import TABULAR_SETS
+from ruler.experiment.settings import ALL_METHODS
+from ruler.unlearning import METHODS as UNLEARNING_METHODS
 
 DATASETS = tuple(TABULAR_SETS)
-APPROXIMATE_METHODS = ("gradient_ascent", "neggrad_plus", "fine_tuning", "scrub")
-METHODS = (*APPROXIMATE_METHODS, "bad_teacher", "oracle", "original")
-ALL_METHODS = (*APPROXIMATE_METHODS, "bad_teacher")
+METHODS = (*ALL_METHODS, "oracle", "original")
 TABULAR_STUDIES = ("primary", "bad-teacher", "oracle-null", "minibatch", "learning-rate", "forget-seeds")
 DIAGNOSTIC_STUDIES = ("large-tabular", "images", "faces", "clinical")
 STUDIES = (*TABULAR_STUDIES, *DIAGNOSTIC_STUDIES)
@@ -32,11 +32,6 @@ ARCHITECTURES = {
 FORGET_CHOICES = {"random": "random", "most_frequent": "most frequent", "single": "one alone", "pair": "two alone"}
 
 _TITLES = {
-    "gradient_ascent": "Gradient Ascent",
-    "neggrad_plus": "NegGrad+",
-    "fine_tuning": "Fine-Tuning",
-    "scrub": "SCRUB",
-    "bad_teacher": "Bad Teacher",
     "oracle": "Oracle",
     "original": "Original",
     **{key: entry.title for key, entry in TABULAR_SETS.items()},
@@ -44,7 +39,6 @@ _TITLES = {
     **ARCHITECTURES,
     **FORGET_CHOICES,
 }
-_SHORT = {**_TITLES, "gradient_ascent": "GA", "neggrad_plus": "NG+", "fine_tuning": "FT", "bad_teacher": "BT"}
 _ORDERS: dict[str, tuple[str, ...]] = {
     "dataset": (*DATASETS, *DIAGNOSTIC_DATASETS),
     "architecture": tuple(ARCHITECTURES),
@@ -62,7 +56,7 @@ def title_of(key: str) -> str:
         >>> title_of("neggrad_plus"), title_of("diabetes130"), title_of("my_set")
         ('NegGrad+', 'Diabetes 130-US', 'my_set')
     """
-    return _TITLES.get(key, key)
+    return UNLEARNING_METHODS[key].title if key in UNLEARNING_METHODS else _TITLES.get(key, key)
 
 
 def short_title_of(key: str) -> str:
@@ -72,7 +66,7 @@ def short_title_of(key: str) -> str:
         >>> short_title_of("neggrad_plus"), short_title_of("oracle")
         ('NG+', 'Oracle')
     """
-    return _SHORT.get(key, key)
+    return UNLEARNING_METHODS[key].short if key in UNLEARNING_METHODS else _TITLES.get(key, key)
 
 
 def name_draw(forget_choice: str, forget_fraction: float) -> str:

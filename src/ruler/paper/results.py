@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ruler.core.errors import InputError
-from ruler.paper.names import APPROXIMATE_METHODS, rank_of
+from ruler.experiment.settings import APPROXIMATE_METHODS
+from ruler.paper.names import rank_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,6 +1,7 @@
-"""Trained models on disk: a hash of everything that decides the weights -> one verified file."""
+"""Trained models on disk: our store, keyed by everything that decides the weights, and the authors' published files."""
 
 import hashlib
+import io
 import json
 import warnings
 from collections.abc import Callable
@@ -16,14 +17,18 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as pack_tensors
 from torch import nn
 
-from ruler.core.errors import CheckpointError
+from ruler.core.errors import CheckpointError, InputError
 from ruler.core.files import write_atomically
 from ruler.core.locations import cache_folder
+from ruler.core.readers.arrays import read_torch
 from ruler.core.types import Partition
+from ruler.models.tabular_mlp import TabularMLP
 from ruler.training.batches import device_of
 from ruler.training.loop import LOOP_VERSION
 from ruler.training.settings import TrainingSettings
-from ruler.training.steps import State
+
+State = dict[str, Any]
+"""A state dict of tensors."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +64,8 @@ class Recipe:
 
 def describe_training(
     model: nn.Module,
-    inputs: Any,
-    labels: Any,
+    inputs: npt.ArrayLike,
+    labels: npt.ArrayLike,
     *,
     partition: Partition | None,
     settings: TrainingSettings,
@@ -76,24 +81,20 @@ def describe_training(
         >>> make(0).key == make(0).key, make(0).key == make(1).key
         (True, False)
     """
+    values = asdict(settings)
+    # A field that came later counts only where it is used, so that old files stay valid.
+    unused = {field.name for field in fields(TrainingSettings) if field.kw_only and values[field.name] == field.default}
+    used = {name: value for name, value in values.items() if name not in unused}
     shapes = {name: list(value.shape) for name, value in model.state_dict().items()}
     kind = f"{type(model).__module__}.{type(model).__qualname__}"
     return Recipe(
         architecture=f"{kind} {model!r} {json.dumps(shapes)}",
         data=hash_arrays(np.asarray(inputs), np.asarray(labels)),
         rows="all" if partition is None else hash_arrays(partition.retain),
-        settings=_describe_settings(settings),
+        settings=json.dumps({"class": type(settings).__name__, **used}, sort_keys=True),
         seed=seed,
         trainer=trainer or f"loop {LOOP_VERSION} on {device_of(model).type}",
     )
-
-
-def _describe_settings(settings: TrainingSettings) -> str:
-    """The settings as JSON; a field that came later counts only where it is used, so that old files stay valid."""
-    values = asdict(settings)
-    unused = {field.name for field in fields(TrainingSettings) if field.kw_only and values[field.name] == field.default}
-    used = {name: value for name, value in values.items() if name not in unused}
-    return json.dumps({"class": type(settings).__name__, **used}, sort_keys=True)
 
 
 def hash_arrays(*arrays: npt.NDArray[Any]) -> str:
@@ -111,7 +112,7 @@ def hash_arrays(*arrays: npt.NDArray[Any]) -> str:
 
 
 class CheckpointStore:
-    """A folder of trained models, one safetensors file a recipe, safe to share between processes.
+    """A folder of trained models, one safetensors file per recipe, safe to share between processes.
 
     A file appears whole or not at all (written aside, then renamed), and carries its recipe and a checksum
     of its tensors, both compared at every load.
@@ -177,7 +178,7 @@ class CheckpointStore:
         return tensors
 
     def get_or_train(self, recipe: Recipe, train: Callable[[], State]) -> State:
-        """The stored state, or a newly trained one, which is then stored; a spoilt file is never trusted.
+        """The stored state, or a newly trained one, which is then stored; a damaged file is trained anew.
 
         Processes that want the same model at the same time wait for the first of them to train it.
         """
@@ -201,3 +202,60 @@ def _hash_tensors(tensors: State) -> str:
         digest.update(f"{name} {value.dtype} {tuple(value.shape)};".encode())
         digest.update(value.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
+
+
+def name_published(key: str, seed: int, forget_fraction: float | None = None) -> str:
+    """The authors' file name: ``<key>_seed<i>_orig.pt``, or ``<key>_seed<i>_oracle_ff{01,05,10}.pt`` for an oracle.
+
+    Example:
+        >>> name_published("adult", 0), name_published("adult", 2, 0.05)
+        ('adult_seed0_orig.pt', 'adult_seed2_oracle_ff05.pt')
+    """
+    if forget_fraction is None:
+        return f"{key}_seed{seed}_orig.pt"
+    percent = round(forget_fraction * 100)
+    if not 1 <= percent <= 99 or abs(percent - forget_fraction * 100) > 1e-6:
+        raise InputError(
+            f"forget_fraction must be a whole percentage from 0.01 to 0.99; got {forget_fraction!r}. "
+            "The file names have no room for others."
+        )
+    return f"{key}_seed{seed}_oracle_ff{percent:02d}.pt"
+
+
+def export_published(
+    model: nn.Module, folder: str | Path, key: str, seed: int, forget_fraction: float | None = None
+) -> Path:
+    """Write a model's state dict under the authors' file name; returns the path.
+
+    Example:
+        >>> import tempfile
+        >>> export_published(TabularMLP(4), tempfile.mkdtemp(), "adult", 0, 0.10).name
+        'adult_seed0_oracle_ff10.pt'
+    """
+    path = Path(folder) / name_published(key, seed, forget_fraction)
+    content = io.BytesIO()
+    torch.save({name: value.detach().cpu().clone() for name, value in model.state_dict().items()}, content)
+    write_atomically(path, content.getvalue())
+    return path
+
+
+def import_published(folder: str | Path, key: str, seed: int, forget_fraction: float | None = None) -> TabularMLP:
+    """The TabularMLP in a file of the authors' naming, in eval mode; only weights are read, never code.
+
+    Raises:
+        CheckpointError: No such file, not a weights file, or not the weights of a TabularMLP.
+    """
+    path = Path(folder) / name_published(key, seed, forget_fraction)
+    if not path.is_file():
+        raise CheckpointError(f"checkpoint {path} must exist; got no such file. Train it, or name another folder.")
+    try:
+        state = read_torch(path)
+        hidden, n_features = state["net.0.weight"].shape
+        model = TabularMLP(n_features, n_classes=len(state["net.6.bias"]), hidden=hidden)
+        model.load_state_dict(state)
+    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        raise CheckpointError(
+            f"checkpoint {path} must hold the weights of a TabularMLP (net.0, net.3, net.6) alone; "
+            f"got {type(error).__name__}: {error}"
+        ) from error
+    return model.eval()

@@ -1,9 +1,9 @@
 """Plain training from a seed: the original model, and the oracle that never saw the forget records."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import nn
 
@@ -11,16 +11,16 @@ from ruler.core.errors import InputError
 from ruler.core.seeding import seeded
 from ruler.core.types import Partition, Predictions
 from ruler.models.tabular_mlp import TabularMLP
-from ruler.training.batches import Batches, slice_rows
-from ruler.training.checkpoints import CheckpointStore, describe_training
+from ruler.training.batches import Batches, Source, slice_rows
+from ruler.training.checkpoints import CheckpointStore, State, describe_training
 from ruler.training.loop import optimize
-from ruler.training.objectives import compute_logits, cross_entropy
-from ruler.training.settings import TrainingSettings, use_precision
+from ruler.training.settings import TrainingSettings
+from ruler.training.steps import compute_logits, cross_entropy, use_precision
 
 
 def train_classifier(
     build: Callable[[], nn.Module],
-    data: Any,
+    data: Source,
     *,
     seed: int,
     settings: TrainingSettings | None = None,
@@ -61,8 +61,8 @@ def train_classifier(
 
 
 def train_tabular(
-    inputs: Any,
-    labels: Any,
+    inputs: npt.ArrayLike,
+    labels: npt.ArrayLike,
     partition: Partition | None = None,
     *,
     seed: int,
@@ -85,7 +85,7 @@ def train_tabular(
         The trained model, in eval mode, on CPU.
 
     Raises:
-        InputError: Inputs that are not 2-D, or not one label a row.
+        InputError: Inputs that are not 2-D, or not one label per row.
 
     Example:
         >>> rows, labels = np.eye(4), np.array([0, 1, 0, 1])
@@ -95,37 +95,39 @@ def train_tabular(
         >>> bool((original.net[0].weight == oracle.net[0].weight).all())
         False
     """
-    inputs, labels = np.asarray(inputs, dtype=np.float32), np.asarray(labels, dtype=np.int64)
-    if inputs.ndim != 2 or labels.shape != (len(inputs),):
-        raise InputError(f"inputs must be (n, n_features) with one label a row; got {inputs.shape} and {labels.shape}.")
+    features, classes = np.asarray(inputs, dtype=np.float32), np.asarray(labels, dtype=np.int64)
+    if features.ndim != 2 or classes.shape != (len(features),):
+        raise InputError(
+            f"inputs must be (n, n_features) with one label per row; got {features.shape} and {classes.shape}."
+        )
     settings = settings or TrainingSettings()
     rows = slice(None) if partition is None else partition.retain
+    data = features[rows], classes[rows]
 
     def build() -> TabularMLP:
-        return TabularMLP(inputs.shape[1], n_classes=max(2, int(labels.max()) + 1))
+        return TabularMLP(features.shape[1], n_classes=max(2, int(classes.max()) + 1))
 
-    def train() -> nn.Module:
-        data = (inputs[rows], labels[rows])
-        return train_classifier(build, data, seed=seed, settings=settings, progress=progress)
+    def train() -> State:
+        return train_classifier(build, data, seed=seed, settings=settings, progress=progress).state_dict()
 
     with seeded(seed):
         model = build()
     if store is None:
-        state = train().state_dict()
+        state = train()
     else:
-        recipe = describe_training(model, inputs, labels, partition=partition, settings=settings, seed=seed)
-        state = store.get_or_train(recipe, lambda: train().state_dict())
+        recipe = describe_training(model, features, classes, partition=partition, settings=settings, seed=seed)
+        state = store.get_or_train(recipe, train)
     model.load_state_dict(state)
     return model.eval()
 
 
-def predict(model: nn.Module, data: Any, *, batch_size: int = 4096, precision: str = "float32") -> Predictions:
+def predict(model: nn.Module, data: Source, *, batch_size: int = 4096, precision: str = "float32") -> Predictions:
     """What does the model say about these records, in their own order? Eval mode is forced, then put back.
 
     Args:
         model: A torch classifier.
         data: A pair (X, y), a Dataset, or a DataLoader in a fixed order.
-        batch_size: Records a forward pass at most; does not change the answer beyond rounding.
+        batch_size: Records per forward pass at most; does not change the answer beyond rounding.
         precision: Of the forward pass: ``float32``, or ``bfloat16`` for products in bfloat16.
 
     Example:

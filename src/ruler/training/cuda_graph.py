@@ -18,13 +18,13 @@ from ruler.training.steps import Step
 Function = Callable[[], torch.Tensor]
 
 Capture = Callable[[Function, Callable[[], None], torch.device], Function]
-"""(a step, what undoes it, device) -> what repeats the step; nothing has been done when it returns."""
+"""(step, function that undoes it, device) -> function that repeats the step; when it returns, no step was taken."""
 
 _MAX_GRAPHS = 4
-_PATIENCE = 2  # a shape that is met more often than this gets a graph of its own, as the first does at once
+_N_RARE = 2  # a shape that is met more often than this gets a graph of its own, as the first does at once
 _N_WARM_UP = 3  # as torch advises: lazy initialisation and the choice of algorithms must be over before a capture
 
-_spoilt: list[torch.cuda.CUDAGraph] = []  # the allocator may still point to a graph whose capture failed
+_failed: list[torch.cuda.CUDAGraph] = []  # kept: the allocator may still point to a graph whose capture failed
 
 
 def can_capture(parameters: list[nn.Parameter], streams: list[Batches]) -> bool:
@@ -55,24 +55,22 @@ class CapturedStep:
     def __call__(self, batches: tuple[Batch, ...]) -> torch.Tensor:
         """Take the step; the loss before it, valid until the next one."""
         kind = tuple((tensor.shape, tensor.dtype) for tensor in _list_tensors(batches))
-        if kind not in self._recorded and self._is_worth_it(kind):
-            self._record(kind, batches)
+        if kind not in self._recorded:
+            self._met[kind] += 1
+            is_common = not self._recorded or self._met[kind] > _N_RARE
+            if self._is_possible and is_common and len(self._recorded) < _MAX_GRAPHS:
+                self._record(kind, batches)
         return self._recorded.get(kind, self._step)(batches)
-
-    def _is_worth_it(self, kind: Any) -> bool:
-        self._met[kind] += 1
-        is_common = not self._recorded or self._met[kind] > _PATIENCE
-        return self._is_possible and is_common and len(self._recorded) < _MAX_GRAPHS
 
     def _record(self, kind: Any, batches: tuple[Batch, ...]) -> None:
         held = map_tensors(torch.clone, batches)
-        places = list(_list_tensors(held))
-        moment = _Moment(self._step)
+        places = _list_tensors(held)
+        before = _Snapshot(self._step)
         try:
-            replay = self._capture(lambda: self._step(held), moment.bring_back, self._step.device)
+            replay = self._capture(lambda: self._step(held), before.restore, self._step.device)
         except RuntimeError:  # an error that is not the capture's own comes again when the step is taken as it is
             self._is_possible = False
-            moment.bring_back(is_strict=False)
+            before.restore(is_strict=False)
             return
 
         def run(batches: tuple[Batch, ...]) -> torch.Tensor:
@@ -104,7 +102,7 @@ def capture_graph(step: Function, undo: Callable[[], None], device: torch.device
                 loss = step()
         except RuntimeError:
             # A capture that breaks off leaves its stream in use and the generator waiting for its end.
-            _spoilt.append(graph)
+            _failed.append(graph)
             torch.cuda.set_stream(current)
             generator = torch.cuda.default_generators[torch.cuda.current_device()]
             generator.graphsafe_set_state(generator.clone_state())
@@ -117,8 +115,8 @@ def capture_graph(step: Function, undo: Callable[[], None], device: torch.device
     return replay
 
 
-class _Moment:
-    """The state of model, optimiser and random streams at one moment, to go back to in place."""
+class _Snapshot:
+    """The state of model, optimiser and random streams, which can be restored in place."""
 
     def __init__(self, step: Step) -> None:
         self._step = step
@@ -133,7 +131,7 @@ class _Moment:
             yield from (value for value in state.values() if isinstance(value, torch.Tensor))
 
     @torch.no_grad()
-    def bring_back(self, *, is_strict: bool = True) -> None:
+    def restore(self, *, is_strict: bool = True) -> None:
         """Put everything back; state that the optimiser has made since becomes zero, as it starts.
 
         Raises:
@@ -167,12 +165,7 @@ def _set_host_streams(streams: tuple[bytes, Any, Any]) -> None:
     np.random.set_state((kind, np.frombuffer(keys, dtype=np.uint32), *rest))
 
 
-def _list_tensors(batch: Batch) -> Iterator[torch.Tensor]:
-    if isinstance(batch, torch.Tensor):
-        yield batch
-    elif isinstance(batch, dict):
-        for value in batch.values():
-            yield from _list_tensors(value)
-    elif isinstance(batch, tuple):
-        for value in batch:
-            yield from _list_tensors(value)
+def _list_tensors(batch: Batch) -> list[torch.Tensor]:
+    tensors: list[torch.Tensor] = []
+    map_tensors(tensors.append, batch)
+    return tensors

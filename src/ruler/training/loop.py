@@ -1,23 +1,21 @@
 """The only optimiser loop: plain training and every unlearning method run through it."""
 
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
-from typing import Any
+import math
+from collections.abc import Callable, Iterator, Mapping, Sized
+from itertools import count
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
 from torch import nn
 
-from ruler.core.errors import InputError
+from ruler.core.errors import DivergedError, InputError
 from ruler.core.precision import fixed_algorithms
 from ruler.core.progress import track
-from ruler.training.batches import Batch, Batches, cycle
+from ruler.training.batches import Batch, Batches, Source
 from ruler.training.cuda_graph import CapturedStep, can_capture, capture_graph
-from ruler.training.objectives import compute_logits, cross_entropy
-from ruler.training.settings import AUGMENTATIONS, TrainingSettings, make_optimizer
-from ruler.training.steps import Clock, Guard, Objective, Step, Steps, run_checked, run_deferred
-
-__all__ = ["LOOP_VERSION", "Objective", "TrainingSettings", "compute_logits", "cross_entropy", "optimize"]
+from ruler.training.settings import SCHEDULES, TrainingSettings
+from ruler.training.steps import Objective, Step, make_optimizer, set_rate
 
 LOOP_VERSION = 1
 """Raised with every change that can move a trained weight; part of each checkpoint's key. What moves those of one kind
@@ -28,7 +26,7 @@ of model alone is named in its trainer's description, which is part of the key t
 def optimize(
     model: nn.Module,
     objective: Objective,
-    sources: Mapping[str, Any],
+    sources: Mapping[str, Source],
     settings: TrainingSettings,
     *,
     seed: int = 0,
@@ -43,7 +41,7 @@ def optimize(
     has its own generators.
 
     On CUDA, mini batches of tensors are trained on without waiting: a step is captured into a graph and replayed
-    where that is possible, losses are looked at once an epoch, and the last good state is that of an epoch's start.
+    where that is possible, losses are checked once per epoch, and the last good state is that of an epoch's start.
     There the objective must depend on nothing but the model and its batches. Convolutions give the same bits every
     time, unless another thread of the process embeds or searches meanwhile; other operations do as far as torch's do.
 
@@ -65,7 +63,7 @@ def optimize(
             which the error carries too.
 
     Example:
-        >>> import torch
+        >>> from ruler.training.steps import cross_entropy
         >>> _ = torch.manual_seed(0)
         >>> model, rows = nn.Linear(1, 2), torch.tensor([[-1.0], [1.0]])
         >>> data = {"data": (rows, torch.tensor([0, 1]))}
@@ -80,15 +78,20 @@ def optimize(
     is_captured = settings.batch_size is not None and can_capture(parameters, streams)
     optimizer = make_optimizer(parameters, settings, is_capturable=is_captured)
     step = Step(model, objective, optimizer, settings.precision)
-    run_epoch = partial(run_deferred, CapturedStep(step, capture_graph)) if is_captured else partial(run_checked, step)
-    clock, guard = Clock(optimizer, settings, streams[0]), Guard(model, settings.loss_bound)
+    captured = CapturedStep(step, capture_graph) if is_captured else None
+    rates, guard = _list_rates(settings, streams[0]), _Guard(model, settings.loss_bound)
     was_training = [(module, module.training) for module in model.modules()]
     history: list[float] = []
     try:
         model.train()
-        others = [cycle(stream) for stream in streams[1:]]
+        others = [_cycle(stream) for stream in streams[1:]]
         for epoch in track(range(1, settings.epochs + 1), "training", n_items=settings.epochs, is_shown=progress):
-            losses = run_epoch(clock.pace(_pair(streams[0], others)), guard, epoch)
+            batches = _pace(_pair(streams[0], others), optimizer, rates)
+            losses = _run_deferred(captured, batches, guard, epoch) if captured else _run(step, batches, guard, epoch)
+            if not losses:
+                raise InputError(
+                    "data must yield at least one batch per epoch; got none. Give a loader that holds records."
+                )
             history.append(float(np.mean(losses)))
             if on_epoch is not None:
                 on_epoch(epoch, history[-1])
@@ -100,29 +103,104 @@ def optimize(
     return tuple(history)
 
 
-def _open_streams(sources: Mapping[str, Any], model: nn.Module, settings: TrainingSettings, seed: int) -> list[Batches]:
-    """One stream a source; drawing fewer records and augmentation are for the first alone."""
-    first: dict[str, Any] = {
-        "records_per_epoch": settings.records_per_epoch,
-        "augment": AUGMENTATIONS[settings.augment],
-    }
-    return [
-        Batches(
-            source,
-            model,
-            batch_size=settings.batch_size,
-            seed=_order_seed(seed, i),
-            name=name,
-            **(first if i == 0 else {}),
-        )
-        for i, (name, source) in enumerate(sources.items())
-    ]
+def _open_streams(
+    sources: Mapping[str, Source], model: nn.Module, settings: TrainingSettings, seed: int
+) -> list[Batches]:
+    """One stream per source; drawing fewer records and augmentation are for the first alone."""
+    streams = []
+    for i, (name, source) in enumerate(sources.items()):
+        order_seed = int(np.random.SeedSequence([seed, i]).generate_state(1)[0])
+        first: dict[str, Any] = {}
+        if i == 0:
+            first = {"records_per_epoch": settings.records_per_epoch, "augment": settings.augment}
+        streams.append(Batches(source, model, batch_size=settings.batch_size, seed=order_seed, name=name, **first))
+    return streams
 
 
-def _order_seed(seed: int, source: int) -> int:
-    return int(np.random.SeedSequence([seed, source]).generate_state(1)[0])
+def _cycle(batches: Batches) -> Iterator[Batch]:
+    """Batches without end: when an epoch is over the next one starts, freshly shuffled."""
+    while True:
+        yield from batches
 
 
-def _pair(first: Batches, others: list[Iterator[Batch]]) -> Steps:
+def _pair(first: Batches, others: list[Iterator[Batch]]) -> Iterator[tuple[Batch, ...]]:
     for batch in first:
         yield (batch, *(next(other) for other in others))
+
+
+def _list_rates(settings: TrainingSettings, epoch: Sized) -> Iterator[float] | None:
+    """The rate of every step in order; None if it is constant."""
+    if settings.schedule == "constant":
+        return None
+    try:
+        n_steps = settings.epochs * len(epoch)
+    except TypeError:
+        raise InputError(
+            f"schedule must be 'constant' for a loader that does not know its length; got {settings.schedule!r}."
+        ) from None
+    share_at = SCHEDULES[settings.schedule]
+    return (settings.learning_rate * share_at(step, n_steps) for step in count())
+
+
+def _pace(
+    batches: Iterator[tuple[Batch, ...]], optimizer: torch.optim.Optimizer, rates: Iterator[float] | None
+) -> Iterator[tuple[Batch, ...]]:
+    """Pass the batches of an epoch on, each at its own rate."""
+    for batch in batches:
+        if rates is not None:
+            set_rate(optimizer, next(rates))
+        yield batch
+
+
+def _run(step: Step, batches: Iterator[tuple[Batch, ...]], guard: "_Guard", epoch: int) -> list[float]:
+    """Run an epoch in which every loss is checked before its step is taken."""
+    losses = []
+    for batch in batches:
+        guard.remember()
+        loss = step.compute_loss(batch)
+        losses.append(guard.check_loss(loss.item(), epoch))
+        step.descend(loss)
+    return losses
+
+
+def _run_deferred(step: CapturedStep, batches: Iterator[tuple[Batch, ...]], guard: "_Guard", epoch: int) -> list[float]:
+    """Run an epoch whose losses stay on the device until its end, so that the host never waits for a step.
+
+    The state is remembered once, at the start; it counts as good if the first loss, which it gave, is sound.
+    """
+    guard.remember()
+    losses = [step(batch).clone() for batch in batches]
+    values = torch.stack(losses).tolist() if losses else []
+    return [guard.check_loss(loss, epoch) for loss in values]
+
+
+class _Guard:
+    """Watches the loss and keeps the last state that gave a sound one: a bad loss condemns the update before it."""
+
+    def __init__(self, model: nn.Module, loss_bound: float) -> None:
+        self._model, self._bound = model, loss_bound
+        self.remember()
+        self._good = self._candidate
+
+    def remember(self) -> None:
+        """Keep the present state, which is good if the loss that it gives is."""
+        self._candidate = {name: value.detach().clone() for name, value in self._model.state_dict().items()}
+
+    def check_loss(self, loss: float, epoch: int) -> float:
+        """The loss itself if it is sound; otherwise put the model back into its last good state and raise."""
+        if not math.isfinite(loss) or abs(loss) > self._bound:
+            self._stop(f"loss must stay finite and within {self._bound:g}; got {loss:g} in epoch {epoch}")
+        self._good = self._candidate
+        return loss
+
+    def check_parameters(self, epoch: int) -> None:
+        """Check what the last step, which no loss follows, left behind."""
+        if not all(bool(parameter.isfinite().all()) for parameter in self._model.parameters()):
+            self._stop(f"parameters must stay finite; got NaN or inf after epoch {epoch}")
+
+    def _stop(self, what: str) -> NoReturn:
+        self._model.load_state_dict(self._good)
+        raise DivergedError(
+            f"{what}. The last good state is kept; lower learning_rate or epochs, or look for bad inputs.",
+            last_good_state=self._good,
+        )

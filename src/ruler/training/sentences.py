@@ -1,9 +1,9 @@
 """Tokenised sentences -> masked language modelling: some tokens are hidden, and asked for."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from ruler.core.checks import check_number
@@ -15,7 +15,7 @@ NOT_ASKED = -100
 ASKED = "asked"
 """Among a model's inputs, the (n, a) places of the tokens that are asked for."""
 
-_SLOTS = 8  # places a sentence come in multiples of this, so that batches have few shapes
+_SLOTS = 8  # places per sentence come in multiples of this, so that batches have few shapes
 _SHARE_MASKED, _SHARE_REPLACED = 0.8, 0.1  # of the asked tokens; the rest stand as they are (Devlin et al. 2019)
 
 
@@ -46,22 +46,21 @@ class MaskedSentences:
 
     def __init__(
         self,
-        input_ids: Any,
-        attention_mask: Any,
+        input_ids: npt.ArrayLike | torch.Tensor,
+        attention_mask: npt.ArrayLike | torch.Tensor,
         *,
         mask_id: int,
         special_ids: Sequence[int],
         vocab_size: int,
         share: float = 0.15,
     ) -> None:
-        self.input_ids = _as_long(input_ids)
-        self.attention_mask = _as_long(attention_mask)
+        self.input_ids, self.attention_mask = (
+            (value if isinstance(value, torch.Tensor) else torch.from_numpy(np.array(value))).long()
+            for value in (input_ids, attention_mask)
+        )
         self.mask_id, self.vocab_size, self.share = int(mask_id), int(vocab_size), float(share)
         self.special_ids = tuple(int(token) for token in special_ids)
         self._n_slots = 1
-        self._check()
-
-    def _check(self) -> None:
         shape = tuple(self.input_ids.shape)
         if len(shape) != 2 or 0 in shape or tuple(self.attention_mask.shape) != shape:
             raise InputError(
@@ -83,7 +82,7 @@ class MaskedSentences:
 
     @property
     def n_elements(self) -> int:
-        """Numbers a record."""
+        """Numbers per record."""
         return self.input_ids.shape[1]
 
     def to(self, device: torch.device) -> "MaskedSentences":
@@ -142,8 +141,3 @@ def locate_asked(labels: torch.Tensor, *, at_least: int = 1) -> tuple[torch.Tens
     n_slots = min(labels.shape[1], -(-most // _SLOTS) * _SLOTS)
     places = is_asked.byte().argsort(dim=1, descending=True, stable=True)[:, :n_slots]
     return places, labels.gather(1, places)
-
-
-def _as_long(value: Any) -> torch.Tensor:
-    tensor = value if isinstance(value, torch.Tensor) else torch.from_numpy(np.array(value))
-    return tensor.long()

@@ -1,18 +1,11 @@
-"""How a model is optimised: the settings, the learning-rate schedules and the optimisers that they name."""
+"""How a model is optimised: settings that are checked when they are made. Needs no torch."""
 
 import math
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import KW_ONLY, dataclass
-from functools import partial
-from typing import Any
-
-import torch
-from torch import nn
 
 from ruler.core.checks import check_number
 from ruler.core.registry import Registry
-from ruler.training.augment import Augment, shift_images
 
 
 @dataclass(frozen=True)
@@ -22,7 +15,7 @@ class TrainingSettings:
     Args:
         epochs: Passes over the (first) source of records.
         learning_rate: Step size of the optimiser; the largest one of a schedule.
-        batch_size: Records a step; None takes all at once.
+        batch_size: Records per step; None takes all at once.
         weight_decay: As the optimiser understands it.
         optimizer: ``adam``, ``adamw`` or ``sgd``.
         momentum: Of ``sgd`` alone.
@@ -70,24 +63,13 @@ class TrainingSettings:
         AUGMENTATIONS[self.augment]
 
 
-PRECISIONS: Registry[torch.dtype] = Registry("precision", {"float32": torch.float32, "bfloat16": torch.bfloat16})
+OPTIMIZERS = Registry("optimizer", {"adam": "Adam", "adamw": "AdamW", "sgd": "SGD"})
+"""Name -> the class in ``torch.optim``."""
 
-AUGMENTATIONS: Registry[Augment | None] = Registry(
-    "augment", {"none": None, "crop": partial(shift_images, is_mirrored=False), "flip_crop": shift_images}
-)
+PRECISIONS = Registry("precision", dict.fromkeys(("float32", "bfloat16")))
 
-
-def use_precision(precision: str, device: torch.device) -> AbstractContextManager[Any]:
-    """A context in which a model's products are computed in this precision.
-
-    Casts of weights are not kept between uses: a captured step must not read one that was made outside it.
-    """
-    kind = PRECISIONS[precision]
-    return nullcontext() if kind is torch.float32 else torch.autocast(device.type, kind, cache_enabled=False)
-
-
-def _keep(step: int, n_steps: int) -> float:
-    return 1.0
+AUGMENTATIONS = Registry("augment", {"none": None, "crop": False, "flip_crop": True})
+"""Name -> whether images are mirrored besides being moved; None leaves them as they are."""
 
 
 def _follow_cosine(step: float, n_steps: float) -> float:
@@ -102,49 +84,7 @@ def _follow_one_cycle(step: int, n_steps: int) -> float:
 
 
 SCHEDULES: Registry[Callable[[int, int], float]] = Registry(
-    "schedule", {"constant": _keep, "cosine": _follow_cosine, "one_cycle": _follow_one_cycle}
+    "schedule",
+    {"constant": lambda step, n_steps: 1.0, "cosine": _follow_cosine, "one_cycle": _follow_one_cycle},
 )
 """Name -> (step from 0, number of steps) -> the share of ``learning_rate`` that the step takes."""
-
-
-def make_optimizer(
-    parameters: list[nn.Parameter], settings: TrainingSettings, *, is_capturable: bool = False
-) -> torch.optim.Optimizer:
-    """The optimiser that the settings name.
-
-    Args:
-        is_capturable: For parameters on CUDA: the rate and all state lie there too, so that a step can be captured
-            into a graph and the rate still be changed.
-    """
-    options: dict[str, Any] = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay}
-    if is_capturable:
-        options |= {"lr": torch.tensor(settings.learning_rate, device=parameters[0].device), "fused": True}
-    optimizer = OPTIMIZERS[settings.optimizer](parameters, settings, options)
-    if is_capturable:
-        # Warming up before a capture is what torch would warn of: a capturable optimiser that runs without one.
-        optimizer._warned_capturable_if_run_uncaptured = True
-    return optimizer
-
-
-def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    """Give every parameter this learning rate, in place where it is a tensor."""
-    for group in optimizer.param_groups:
-        if isinstance(group["lr"], torch.Tensor):
-            group["lr"].fill_(rate)
-        else:
-            group["lr"] = rate
-
-
-def _make_adam(parameters: list[nn.Parameter], settings: TrainingSettings, options: Any) -> torch.optim.Optimizer:
-    return torch.optim.Adam(parameters, capturable="fused" in options, **options)
-
-
-def _make_adamw(parameters: list[nn.Parameter], settings: TrainingSettings, options: Any) -> torch.optim.Optimizer:
-    return torch.optim.AdamW(parameters, capturable="fused" in options, **options)
-
-
-def _make_sgd(parameters: list[nn.Parameter], settings: TrainingSettings, options: Any) -> torch.optim.Optimizer:
-    return torch.optim.SGD(parameters, momentum=settings.momentum, **options)
-
-
-OPTIMIZERS = Registry("optimizer", {"adam": _make_adam, "adamw": _make_adamw, "sgd": _make_sgd})

@@ -1,23 +1,130 @@
-"""One step of the optimiser, an epoch of them, and the guard that watches their losses."""
+"""What a model says about a batch, how far that is from the labels, and one step of the optimiser."""
 
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 from torch import nn
+from torch.nn import functional
 
-from ruler.core.errors import DivergedError, InputError
 from ruler.training.batches import Batch, device_of
-from ruler.training.settings import SCHEDULES, TrainingSettings, set_rate, use_precision
+from ruler.training.sentences import ASKED, NOT_ASKED
+from ruler.training.settings import OPTIMIZERS, TrainingSettings
 
 Objective = Callable[..., torch.Tensor]
 """(model, one batch of each source) -> the loss to minimise."""
 
-State = dict[str, Any]
 
-Steps = Iterator[tuple[Batch, ...]]
-"""One batch of each source, for each step of an epoch."""
+def compute_logits(model: nn.Module, inputs: Any) -> torch.Tensor:
+    """Class scores of a batch: a mapping of inputs is spread, and an output with ``.logits`` is opened.
+
+    Where the inputs say which tokens are ``"asked"`` for, (n, a) places, the scores are (n, a, n_tokens) of these
+    alone. Scores that a model gives in bfloat16 become float32: losses are never computed in low precision.
+    """
+    if not isinstance(inputs, dict):
+        output = model(inputs)
+    elif ASKED not in inputs:
+        output = model(**inputs)
+    else:
+        output = _score_asked(model, **inputs)
+    logits: torch.Tensor = getattr(output, "logits", output)
+    return logits.float() if logits.dtype is torch.bfloat16 else logits
+
+
+def _score_asked(model: nn.Module, asked: torch.Tensor, **inputs: Any) -> torch.Tensor:
+    """Let the head of a transformers model, which is most of its work, see the asked tokens only."""
+
+    def pick(values: torch.Tensor) -> torch.Tensor:
+        return values.gather(1, asked[:, :, None].expand(-1, -1, values.shape[2]))
+
+    is_picked = False
+
+    def keep_asked(module: nn.Module, given: Any, output: Any) -> Any:
+        nonlocal is_picked
+        hidden = getattr(output, "last_hidden_state", None)
+        if hidden is None:
+            return output
+        is_picked = True
+        return type(output)(last_hidden_state=pick(hidden))
+
+    handle = getattr(model, "base_model", model).register_forward_hook(keep_asked)
+    try:
+        output = model(**inputs)
+    finally:
+        handle.remove()
+    logits: torch.Tensor = getattr(output, "logits", output)
+    return logits if is_picked else pick(logits)
+
+
+def cross_entropy(model: nn.Module, batch: Batch) -> torch.Tensor:
+    """Mean cross-entropy of one (inputs, labels) batch: the objective of plain training."""
+    inputs, labels = batch
+    return compute_label_loss(compute_logits(model, inputs), labels)
+
+
+def compute_label_loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Mean cross-entropy over records (n, n_classes), or over the tokens asked for of (n, t, n_tokens).
+
+    Args:
+        labels: (n,) classes; or (n, t) tokens, -100 where nothing is asked. A batch that asks nothing has loss 0.
+
+    Example:
+        >>> asked = torch.tensor([[-100, 1]])
+        >>> round(compute_label_loss(torch.zeros(1, 2, 4), asked).item(), 4)  # log 4
+        1.3863
+    """
+    if not is_by_token(logits, labels):
+        return functional.cross_entropy(logits, labels)
+    total = functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=NOT_ASKED, reduction="sum")
+    return total / (labels != NOT_ASKED).sum().clamp(min=1)
+
+
+def is_by_token(logits: torch.Tensor, labels: torch.Tensor) -> bool:
+    """Whether there is a label for each token rather than for each record."""
+    return logits.ndim == 3 and labels.shape == logits.shape[:2]
+
+
+def use_precision(precision: str, device: torch.device) -> AbstractContextManager[Any]:
+    """A context in which a model's products are computed in this precision.
+
+    Casts of weights are not kept between uses: a captured step must not read one that was made outside it.
+    """
+    if precision == "float32":
+        return nullcontext()
+    return torch.autocast(device.type, getattr(torch, precision), cache_enabled=False)
+
+
+def make_optimizer(
+    parameters: list[nn.Parameter], settings: TrainingSettings, *, is_capturable: bool = False
+) -> torch.optim.Optimizer:
+    """The optimiser that the settings name.
+
+    Args:
+        is_capturable: For parameters on CUDA: the rate and all state lie there too, so that a step can be captured
+            into a graph and the rate still be changed.
+    """
+    options: dict[str, Any] = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay}
+    if is_capturable:
+        options |= {"lr": torch.tensor(settings.learning_rate, device=parameters[0].device), "fused": True}
+    if settings.optimizer == "sgd":
+        options["momentum"] = settings.momentum
+    else:
+        options["capturable"] = is_capturable
+    optimizer: torch.optim.Optimizer = getattr(torch.optim, OPTIMIZERS[settings.optimizer])(parameters, **options)
+    if is_capturable:
+        # Warming up before a capture is what torch would warn of: a capturable optimiser that runs without one.
+        optimizer._warned_capturable_if_run_uncaptured = True
+    return optimizer
+
+
+def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """Give every parameter this learning rate; in place where it is a tensor, which a captured step reads."""
+    for group in optimizer.param_groups:
+        if isinstance(group["lr"], torch.Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
 
 
 class Step:
@@ -46,106 +153,3 @@ class Step:
         loss = self.compute_loss(batches)
         self.descend(loss)
         return loss.detach()
-
-
-def run_checked(step: Step, steps: Steps, guard: "Guard", epoch: int) -> list[float]:
-    """An epoch in which every loss is looked at before its step is taken."""
-    losses = []
-    for batches in steps:
-        guard.remember()
-        loss = step.compute_loss(batches)
-        losses.append(guard.check_loss(loss.item(), epoch))
-        step.descend(loss)
-    return _check_any(losses)
-
-
-def run_deferred(
-    run: Callable[[tuple[Batch, ...]], torch.Tensor], steps: Steps, guard: "Guard", epoch: int
-) -> list[float]:
-    """An epoch whose losses stay on the device until its end, so that the host never waits for a step.
-
-    The state is remembered once, at the start; it counts as good if the first loss, which it gave, is sound.
-    """
-    guard.remember()
-    losses = [run(batches).clone() for batches in steps]
-    values = torch.stack(losses).tolist() if losses else []
-    return _check_any([guard.check_loss(loss, epoch) for loss in values])
-
-
-def _check_any(losses: list[float]) -> list[float]:
-    if not losses:
-        raise InputError("data must yield at least one batch an epoch; got none. Give a loader that holds records.")
-    return losses
-
-
-class Clock:
-    """Counts steps and sets the rate that the schedule has for each."""
-
-    def __init__(self, optimizer: torch.optim.Optimizer, settings: TrainingSettings, epoch: Any) -> None:
-        self._optimizer, self._settings = optimizer, settings
-        self._step = self._n_steps = 0
-        if settings.schedule != "constant":
-            self._n_steps = settings.epochs * _count_steps(epoch, settings.schedule)
-
-    def pace(self, steps: Steps) -> Steps:
-        """Pass the steps of an epoch on, each at its own rate."""
-        if self._n_steps == 0:
-            yield from steps
-            return
-        share_at = SCHEDULES[self._settings.schedule]
-        for batches in steps:
-            set_rate(self._optimizer, self._settings.learning_rate * share_at(self._step, self._n_steps))
-            self._step += 1
-            yield batches
-
-
-def _count_steps(epoch: Any, schedule: str) -> int:
-    try:
-        return len(epoch)
-    except TypeError:
-        raise InputError(
-            f"schedule must be 'constant' for a loader that does not know its length; got {schedule!r}."
-        ) from None
-
-
-class Guard:
-    """Watches the loss and keeps the state of the last step whose loss was sound.
-
-    A bad loss condemns the update before it, so the state to go back to is the one that gave the last sound
-    loss.
-    """
-
-    def __init__(self, model: nn.Module, loss_bound: float) -> None:
-        self._model = model
-        self._bound = loss_bound
-        self._good = self._candidate = self._copy_state()
-
-    def _copy_state(self) -> State:
-        return {name: value.detach().clone() for name, value in self._model.state_dict().items()}
-
-    def remember(self) -> None:
-        """Keep the present state, which is good if the loss that it gives is."""
-        self._candidate = self._copy_state()
-
-    def check_loss(self, loss: float, epoch: int) -> float:
-        """The loss itself, if it is sound.
-
-        Raises:
-            DivergedError: It is not; the model is back in its last good state.
-        """
-        if not math.isfinite(loss) or abs(loss) > self._bound:
-            self._stop(f"loss must stay finite and within {self._bound:g}; got {loss:g} in epoch {epoch}")
-        self._good = self._candidate
-        return loss
-
-    def check_parameters(self, epoch: int) -> None:
-        """Look at what the last step, which no loss follows, left behind."""
-        if not all(bool(parameter.isfinite().all()) for parameter in self._model.parameters()):
-            self._stop(f"parameters must stay finite; got NaN or inf after epoch {epoch}")
-
-    def _stop(self, what: str) -> None:
-        self._model.load_state_dict(self._good)
-        raise DivergedError(
-            f"{what}. The last good state is kept; lower learning_rate or epochs, or look for bad inputs.",
-            last_good_state=self._good,
-        )

@@ -1,33 +1,37 @@
-"""Trained model and its records -> unlearned model: five methods behind one door."""
+"""Trained model and its records -> unlearned model: one method per file, behind one door."""
 
 import copy
-from typing import Any
-
-from torch import nn
+from typing import TYPE_CHECKING, Any
 
 from ruler.core.errors import InputError
 from ruler.core.registry import Registry
 from ruler.core.seeding import seeded
-from ruler.training.loop import optimize
 from ruler.unlearning.bad_teacher import BAD_TEACHER, BadTeacherSettings
 from ruler.unlearning.fine_tuning import FINE_TUNING, FineTuningSettings
 from ruler.unlearning.gradient_ascent import GRADIENT_ASCENT, GradientAscentSettings
-from ruler.unlearning.method import Method, UnlearningSettings
+from ruler.unlearning.method import Method, Terms, UnlearningSettings
 from ruler.unlearning.neggrad_plus import NEGGRAD_PLUS, NegGradPlusSettings
 from ruler.unlearning.scrub import SCRUB, ScrubSettings
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from ruler.training.batches import Source
 
 __all__ = [
     "METHODS",
     "BadTeacherSettings",
     "FineTuningSettings",
     "GradientAscentSettings",
+    "Method",
     "NegGradPlusSettings",
     "ScrubSettings",
+    "Terms",
     "UnlearningSettings",
     "unlearn",
 ]
 
-METHODS: Registry[Method] = Registry(
+METHODS: Registry[Method[Any]] = Registry(
     "method",
     {
         "gradient_ascent": GRADIENT_ASCENT,
@@ -36,18 +40,20 @@ METHODS: Registry[Method] = Registry(
         "scrub": SCRUB,
         "bad_teacher": BAD_TEACHER,
     },
+    group="ruler.methods",
+    type=Method,
 )
 
 
 def unlearn(
     method: str,
-    model: nn.Module,
+    model: "nn.Module",
     *,
-    forget: Any,
-    retain: Any,
+    forget: "Source | None",
+    retain: "Source | None",
     settings: UnlearningSettings | None = None,
     progress: bool = False,
-) -> nn.Module:
+) -> "nn.Module":
     """What does this model become when a method makes it forget some of its training records?
 
     Works on a copy, where the model lies; the given model, its mode and the caller's random streams stay as
@@ -56,7 +62,8 @@ def unlearn(
     start over, freshly shuffled, as often as needed.
 
     Args:
-        method: ``gradient_ascent``, ``neggrad_plus``, ``fine_tuning``, ``scrub`` or ``bad_teacher``.
+        method: ``gradient_ascent``, ``neggrad_plus``, ``fine_tuning``, ``scrub``, ``bad_teacher``, or one that your own
+            package or a call of ``ruler.unlearning.METHODS.register`` added.
         model: A torch classifier or masked language model: inputs -> logits, or -> an output with ``.logits``.
         forget: Records to forget: a pair (X, y), ``MaskedSentences``, a Dataset or a DataLoader. Fine-Tuning does
             not read it.
@@ -69,32 +76,34 @@ def unlearn(
 
     Raises:
         UnknownNameError: No such method.
+        InputError: Settings of another method, or no records where the method reads some.
         DivergedError: The loss left its bounds; the error carries the last good state.
 
     Example:
         >>> import torch
-        >>> model = nn.Linear(2, 2)
+        >>> model = torch.nn.Linear(2, 2)
         >>> rows, labels = torch.eye(2), torch.tensor([0, 1])
         >>> unlearned = unlearn("gradient_ascent", model, forget=(rows, labels), retain=None)
         >>> bool((unlearned.weight == model.weight).all())
         False
     """
+    from ruler.training.loop import optimize  # needs torch, which naming a method does not
+
     chosen = METHODS[method]
-    settings = chosen.settings() if settings is None else settings
-    if type(settings) is not chosen.settings:
-        raise InputError(
-            f"settings must be {chosen.settings.__name__} for {method}; got {type(settings).__name__}. "
-            f"Make them with ruler.unlearning.{chosen.settings.__name__}(...)."
-        )
-    records = {"forget": forget, "retain": retain}
-    for name in chosen.reads:
-        if records[name] is None:
+    settings = chosen.check_settings(settings)
+    records: dict[str, Source] = {}
+    for side in chosen.reads:
+        source = forget if side == "forget" else retain
+        if source is None:
             raise InputError(
-                f"{name} must hold records for {method}; got None. Give (X, y), a Dataset or a DataLoader."
+                f"{side} must hold records for {method}; got None. Give (X, y), a Dataset or a DataLoader."
             )
+        records[side] = source
     with seeded(settings.seed):
         student = copy.deepcopy(model)
-        objective = chosen.make_objective(model, settings)
-        sources = {name: records[name] for name in chosen.reads}
-        optimize(student, objective, sources, settings, seed=settings.seed, progress=progress)
+        if chosen.edit is not None:
+            chosen.edit(student, records, settings)
+        elif chosen.make_objective is not None:
+            objective = chosen.make_objective(model, settings)
+            optimize(student, objective, records, settings, seed=settings.seed, progress=progress)
     return student

@@ -1,13 +1,19 @@
-"""Bad Teacher: follow a random model, and hold on to the retained records by their labels."""
+"""Bad Teacher (after Chundawat et al., 2023): follow a random model, and keep the retain records by their labels.
+
+The paper's form, with a single teacher for both sides (appendix A.11).
+"""
 
 from dataclasses import dataclass
-
-from torch import nn
+from typing import TYPE_CHECKING
 
 from ruler.core.checks import check_number
-from ruler.training.steps import Objective
-from ruler.unlearning.method import Method, make_random_teacher
-from ruler.unlearning.scrub import ScrubSettings, make_distillation
+from ruler.unlearning.method import Method, Terms
+from ruler.unlearning.scrub import ScrubSettings
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from ruler.training.steps import Objective
 
 
 @dataclass(frozen=True)
@@ -25,9 +31,24 @@ class BadTeacherSettings(ScrubSettings):
         check_number(self.teacher_seed, "teacher_seed", minimum=0, is_whole=True)
 
 
-def make_objective(original: nn.Module, settings: BadTeacherSettings) -> Objective:
+def make_objective(original: "nn.Module", settings: BadTeacherSettings) -> "Objective":
     """alpha [CE(retain) + KL(retain)] + (1 - alpha) KL(forget), a random teacher in eval mode."""
+    from ruler.unlearning.distillation import make_distillation, make_random_teacher
+
     return make_distillation(make_random_teacher(original, settings.teacher_seed), settings, forget_sign=1)
 
 
-BAD_TEACHER = Method(BadTeacherSettings, make_objective, reads=("retain", "forget"))
+def _list_terms(settings: BadTeacherSettings) -> Terms:
+    share = settings.retain_weight
+    return Terms((share, share), (0.0, 1.0 - share), teacher=settings.teacher_seed, temperature=settings.temperature)
+
+
+BAD_TEACHER = Method(
+    title="Bad Teacher",
+    short="BT",
+    colour="#D55E00",
+    settings=BadTeacherSettings,
+    reads=("retain", "forget"),
+    make_objective=make_objective,
+    terms=_list_terms,
+)

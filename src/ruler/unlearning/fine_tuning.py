@@ -1,12 +1,14 @@
-"""Fine-Tuning: train on with the retained records and trust that the others fade."""
+"""Fine-Tuning (Golatkar et al., 2020): continue to train on the retain records alone."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from torch import nn
+from ruler.unlearning.method import Method, Terms, UnlearningSettings
 
-from ruler.training.objectives import cross_entropy
-from ruler.training.steps import Objective
-from ruler.unlearning.method import Method, UnlearningSettings
+if TYPE_CHECKING:
+    from torch import nn
+
+    from ruler.training.steps import Objective
 
 
 @dataclass(frozen=True)
@@ -14,9 +16,19 @@ class FineTuningSettings(UnlearningSettings):
     """Ten epochs on the retain records alone."""
 
 
-def make_objective(original: nn.Module, settings: FineTuningSettings) -> Objective:
+def make_objective(original: "nn.Module", settings: FineTuningSettings) -> "Objective":
     """CE(retain)."""
+    from ruler.training.steps import cross_entropy
+
     return cross_entropy
 
 
-FINE_TUNING = Method(FineTuningSettings, make_objective, reads=("retain",))
+FINE_TUNING = Method(
+    title="Fine-Tuning",
+    short="FT",
+    colour="#009E73",
+    settings=FineTuningSettings,
+    reads=("retain",),
+    make_objective=make_objective,
+    terms=lambda settings: Terms(retain=(1.0, 0.0)),
+)

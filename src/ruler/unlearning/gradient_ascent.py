@@ -1,14 +1,14 @@
-"""Gradient Ascent: raise the loss on the records to forget."""
+"""Gradient Ascent (Golatkar et al., 2020): raise the loss on the records to forget."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import torch
-from torch import nn
+from ruler.unlearning.method import Method, Terms, UnlearningSettings
 
-from ruler.training.batches import Batch
-from ruler.training.objectives import cross_entropy
-from ruler.training.steps import Objective
-from ruler.unlearning.method import Method, UnlearningSettings
+if TYPE_CHECKING:
+    from torch import nn
+
+    from ruler.training.steps import Objective
 
 
 @dataclass(frozen=True)
@@ -18,13 +18,19 @@ class GradientAscentSettings(UnlearningSettings):
     epochs: int = 5
 
 
-def make_objective(original: nn.Module, settings: GradientAscentSettings) -> Objective:
+def make_objective(original: "nn.Module", settings: GradientAscentSettings) -> "Objective":
     """- CE(forget)."""
+    from ruler.training.steps import cross_entropy
 
-    def objective(student: nn.Module, forget: Batch) -> torch.Tensor:
-        return -cross_entropy(student, forget)
-
-    return objective
+    return lambda student, forget: -cross_entropy(student, forget)
 
 
-GRADIENT_ASCENT = Method(GradientAscentSettings, make_objective, reads=("forget",))
+GRADIENT_ASCENT = Method(
+    title="Gradient Ascent",
+    short="GA",
+    colour="#E69F00",
+    settings=GradientAscentSettings,
+    reads=("forget",),
+    make_objective=make_objective,
+    terms=lambda settings: Terms(forget=(-1.0, 0.0)),
+)

@@ -1,26 +1,25 @@
-"""What the five unlearning methods share: the shape of a method, teachers, and distillation."""
+"""The shape of an unlearning method. Needs no torch, so that tables and study files can name methods without it."""
 
-import copy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
-
-import torch
-from torch import nn
-from torch.nn import functional
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 from ruler.core.checks import check_number
 from ruler.core.errors import InputError
-from ruler.core.seeding import seeded
-from ruler.training.objectives import is_by_token
-from ruler.training.sentences import NOT_ASKED
 from ruler.training.settings import TrainingSettings
-from ruler.training.steps import Objective
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from ruler.training.batches import Source
+    from ruler.training.steps import Objective
+
+Side = Literal["retain", "forget"]
 
 
 @dataclass(frozen=True)
 class UnlearningSettings(TrainingSettings):
-    """How an unlearning method is run: the paper's rate, epochs and seed.
+    """How an unlearning method is run: the paper's rate, epochs and seed. Each method has a subclass of its own.
 
     Args:
         seed: Of dropout and of the mini-batch order.
@@ -39,92 +38,91 @@ class UnlearningSettings(TrainingSettings):
             )
 
 
+S = TypeVar("S", bound=UnlearningSettings)
+
+
 @dataclass(frozen=True)
-class Method:
-    """One entry of the table of methods.
+class Terms:
+    """A loss that is a weighted sum of cross-entropies and divergences, which the ensemble can run.
 
     Args:
-        settings: The method's settings class; made without arguments it gives the paper's.
-        make_objective: (original model, settings) -> the objective over one batch of each source it reads.
-        reads: ``"retain"``, ``"forget"`` in the order of the forward passes; the first one makes the epoch.
+        retain: Weights of the retain records' cross-entropy and of their divergence from the teacher.
+        forget: The same for the forget records.
+        teacher: ``"original"`` for each member's own original, or the seed of a random teacher; None without one.
+        temperature: Divides the logits of student and teacher before they are compared.
     """
 
-    settings: type[UnlearningSettings]
-    make_objective: Callable[[nn.Module, Any], Objective]
-    reads: tuple[str, ...]
+    retain: tuple[float, float] = (0.0, 0.0)
+    forget: tuple[float, float] = (0.0, 0.0)
+    teacher: Literal["original"] | int | None = None
+    temperature: float = 1.0
+
+
+@dataclass(frozen=True)
+class Method(Generic[S]):
+    """An unlearning method with all that other rooms need to know of it.
+
+    Your own package adds one by an entry point of the group ``ruler.methods``, or calls
+    ``METHODS.register(name, method)``. ``ruler.testing.methods.check_method`` checks that it keeps the rules.
+
+    Args:
+        title: Name in print.
+        settings: The method's settings class; made without arguments it gives the defaults.
+        reads: Which records it reads, in the order of the forward passes; an epoch is one pass over the first.
+        make_objective: (original model, settings) -> objective, a function of the student and of one batch per entry of
+            ``reads`` that returns the loss to minimise.
+        edit: (student, records by side, settings) -> None, for a method that minimises no loss: changes the student in
+            place. Give this or ``make_objective``.
+        terms: The same loss as weights, for many small models at once; None if it is no such sum.
+        short: Abbreviation for an axis; by default the title.
+        colour: In figures.
+
+    Example:
+        >>> from dataclasses import replace
+        >>> from ruler.unlearning import METHODS
+        >>> mine = replace(METHODS["fine_tuning"], title="My tuning", short="MT")
+        >>> mine.reads, mine.short
+        (('retain',), 'MT')
+    """
+
+    title: str
+    settings: type[S]
+    reads: tuple[Side, ...]
+    make_objective: "Callable[[nn.Module, S], Objective] | None" = None
+    edit: "Callable[[nn.Module, Mapping[str, Source], S], None] | None" = None
+    terms: Callable[[S], Terms] | None = None
+    short: str = ""
+    colour: str = "#444444"
+
+    def __post_init__(self) -> None:
+        if (self.make_objective is None) == (self.edit is None):
+            raise InputError(f"make_objective or edit must be given, and not both; got {self.title!r} otherwise.")
+        if not self.reads or len(set(self.reads)) != len(self.reads) or not {"retain", "forget"}.issuperset(self.reads):
+            raise InputError(f"reads must name 'retain', 'forget' or both, each once; got {self.reads!r}.")
+        if not (isinstance(self.settings, type) and issubclass(self.settings, UnlearningSettings)):
+            raise InputError(
+                f"settings must be a subclass of UnlearningSettings; got {self.settings!r}. Give the class itself."
+            )
+        object.__setattr__(self, "short", self.short or self.title)
+
+    def check_settings(self, settings: UnlearningSettings | None) -> S:
+        """The settings if they are this method's; None gives the defaults.
+
+        Raises:
+            InputError: Settings of another method.
+        """
+        chosen = self.settings() if settings is None else settings
+        if type(chosen) is not self.settings:
+            name = self.settings.__name__
+            raise InputError(
+                f"settings must be {name} for {self.title}; got {type(chosen).__name__}. "
+                f"Make them with {self.settings.__module__}.{name}(...)."
+            )
+        return chosen
 
 
 def check_share(value: float, name: str) -> None:
-    """A share lies strictly between 0 and 1."""
+    """Refuse a share that is not strictly between 0 and 1."""
     check_number(value, name, minimum=0, is_strict=True)
     if value >= 1:
         raise InputError(f"{name} must be below 1; got {value!r}.")
-
-
-def freeze_copy(model: nn.Module) -> nn.Module:
-    """A teacher: a copy in eval mode that no gradient reaches."""
-    return copy.deepcopy(model).eval().requires_grad_(False)
-
-
-def make_random_teacher(model: nn.Module, seed: int) -> nn.Module:
-    """The same architecture with fresh random weights, frozen, for any torch model.
-
-    Every layer with ``reset_parameters`` draws anew, in the order of construction: for such models the
-    teacher equals one built right after ``torch.manual_seed(seed)``. A parameter that no layer can reset (a
-    bare ``nn.Parameter``) has its entries shuffled, which keeps its scale and loses what it learned. A
-    transformers model then draws by its own rule, whose scale its layers need.
-
-    Example:
-        >>> teacher = make_random_teacher(nn.Linear(3, 2), seed=100)
-        >>> _ = torch.manual_seed(100)
-        >>> bool((teacher.weight == nn.Linear(3, 2).weight).all())
-        True
-    """
-    teacher = freeze_copy(model)
-    is_fresh: set[nn.Parameter] = set()
-    with seeded(seed), torch.no_grad():
-        for module in teacher.modules():
-            reset = getattr(module, "reset_parameters", None) or getattr(module, "_reset_parameters", None)
-            if callable(reset):
-                reset()
-                is_fresh.update(module.parameters(recurse=False))
-        for parameter in teacher.parameters():
-            if parameter not in is_fresh:
-                order = torch.randperm(parameter.numel()).to(parameter.device)
-                parameter.copy_(parameter.flatten()[order].reshape(parameter.shape))
-        _draw_by_own_rule(teacher)
-    return teacher
-
-
-def _draw_by_own_rule(model: nn.Module) -> None:
-    done: set[nn.Module] = set()
-    for module in model.modules():
-        is_pretrained = any(kind.__name__ == "PreTrainedModel" for kind in type(module).__mro__)
-        if is_pretrained and module not in done:
-            rule: Any = module._init_weights
-            done.update(module.apply(rule).modules())
-
-
-def compute_divergence(
-    student: torch.Tensor, teacher: torch.Tensor, temperature: float, labels: torch.Tensor | None = None
-) -> torch.Tensor:
-    """KL(teacher || student) of softened logits, without the usual factor T^2: mean over records or asked tokens.
-
-    Args:
-        student: (n, n_classes), or (n, t, n_tokens).
-        teacher: Likewise.
-        temperature: Divides both models' logits.
-        labels: Tells which tokens are asked for: those whose label (n, t) is not -100. Not needed for records.
-
-    Example:
-        >>> logits = torch.tensor([[2.0, 0.0]])
-        >>> compute_divergence(logits, logits, 2.0).item()
-        0.0
-    """
-    log_q = functional.log_softmax(student / temperature, dim=-1)
-    p = functional.softmax(teacher / temperature, dim=-1)
-    if labels is None or not is_by_token(student, labels):
-        return functional.kl_div(log_q, p, reduction="batchmean")
-    is_asked = labels != NOT_ASKED
-    by_token = functional.kl_div(log_q, p, reduction="none").sum(dim=-1)
-    return (by_token * is_asked).sum() / is_asked.sum().clamp(min=1)

@@ -1,14 +1,16 @@
-"""NegGrad+: descend on the retained records while ascending on those to forget."""
+"""NegGrad+ (Kurmanji et al., 2023): descend on the retain records while ascending on the forget records."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import torch
-from torch import nn
+from ruler.unlearning.method import Method, Terms, UnlearningSettings, check_share
 
-from ruler.training.batches import Batch
-from ruler.training.objectives import cross_entropy
-from ruler.training.steps import Objective
-from ruler.unlearning.method import Method, UnlearningSettings, check_share
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from ruler.training.batches import Batch
+    from ruler.training.steps import Objective
 
 
 @dataclass(frozen=True)
@@ -26,14 +28,23 @@ class NegGradPlusSettings(UnlearningSettings):
         check_share(self.retain_weight, "retain_weight")
 
 
-def make_objective(original: nn.Module, settings: NegGradPlusSettings) -> Objective:
+def make_objective(original: "nn.Module", settings: NegGradPlusSettings) -> "Objective":
     """alpha CE(retain) - (1 - alpha) CE(forget)."""
+    from ruler.training.steps import cross_entropy
 
-    def objective(student: nn.Module, retain: Batch, forget: Batch) -> torch.Tensor:
+    def objective(student: "nn.Module", retain: "Batch", forget: "Batch") -> "torch.Tensor":
         kept = cross_entropy(student, retain)
         return settings.retain_weight * kept - (1 - settings.retain_weight) * cross_entropy(student, forget)
 
     return objective
 
 
-NEGGRAD_PLUS = Method(NegGradPlusSettings, make_objective, reads=("retain", "forget"))
+NEGGRAD_PLUS = Method(
+    title="NegGrad+",
+    short="NG+",
+    colour="#56B4E9",
+    settings=NegGradPlusSettings,
+    reads=("retain", "forget"),
+    make_objective=make_objective,
+    terms=lambda settings: Terms(retain=(settings.retain_weight, 0.0), forget=(settings.retain_weight - 1.0, 0.0)),
+)

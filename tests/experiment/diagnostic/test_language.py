@@ -14,7 +14,8 @@ from ruler.experiment.diagnostic.language import LanguageLab
 from ruler.experiment.diagnostic.material import Language, Material
 from ruler.experiment.diagnostic.vocabulary import Vocabulary
 from ruler.experiment.grid import Cell
-from ruler.training import CheckpointStore, TrainingSettings
+from ruler.training.checkpoints import CheckpointStore
+from ruler.training.settings import TrainingSettings
 
 CLS, SEP, PAD, MASK, SIZE = 2, 3, 0, 4, 50
 CELL = Cell("clinical", "mtsamples", "original", 0.05, 0, architecture="bert_mlm", size="smoke", batch_size=4)

@@ -21,7 +21,7 @@ from ruler.experiment.scores import Answers, Scores, divide_by_norms
 from ruler.metrics.outputs import balance_membership
 from ruler.metrics.paper import rank_within
 from ruler.neighbors import find_neighbors, searching_on
-from ruler.training import CheckpointStore
+from ruler.training.checkpoints import CheckpointStore
 
 AUDITED_ROWS = 5000
 """Most retain, and most held-out, records without groups that an audit within a study reads: a random draw of them."""

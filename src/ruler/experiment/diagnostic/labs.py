@@ -16,7 +16,7 @@ from ruler.experiment.diagnostic.material import Material
 from ruler.experiment.diagnostic.recipes import choose_diagnostic_unlearning, choose_training
 from ruler.experiment.grid import Cell
 from ruler.models import MODELS
-from ruler.training import train_classifier
+from ruler.training.classifier import train_classifier
 from ruler.unlearning import unlearn
 
 READ_BLOCK = 1024

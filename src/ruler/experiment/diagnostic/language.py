@@ -22,18 +22,11 @@ from ruler.experiment.diagnostic.recipes import (
 )
 from ruler.experiment.grid import Cell
 from ruler.models.bert_mlm import load_masked_language_model
-from ruler.training import (
-    CheckpointStore,
-    MaskedSentences,
-    Recipe,
-    TrainingSettings,
-    cross_entropy,
-    describe_training,
-    optimize,
-)
-from ruler.training.checkpoints import hash_arrays
-from ruler.training.objectives import compute_logits
-from ruler.training.sentences import ASKED, NOT_ASKED, locate_asked
+from ruler.training.checkpoints import CheckpointStore, Recipe, describe_training, hash_arrays
+from ruler.training.loop import optimize
+from ruler.training.sentences import ASKED, NOT_ASKED, MaskedSentences, locate_asked
+from ruler.training.settings import TrainingSettings
+from ruler.training.steps import compute_logits, cross_entropy
 from ruler.unlearning import unlearn
 
 READ_BLOCK = 256

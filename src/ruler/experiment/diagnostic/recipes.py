@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from ruler.core.registry import Registry
 from ruler.experiment.grid import Cell
-from ruler.training import TrainingSettings
+from ruler.training.settings import TrainingSettings
 from ruler.unlearning import METHODS, UnlearningSettings
 
 S = TypeVar("S", bound=TrainingSettings)

@@ -6,9 +6,10 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from ruler.core.optional import load_optional
+from ruler.experiment.settings import APPROXIMATE_METHODS
 from ruler.paper.diagnostics.conditions import N_SEEDS, gather_conditions, main_rows
 from ruler.paper.intervals import Interval, difference_interval
-from ruler.paper.names import APPROXIMATE_METHODS, DIAGNOSTIC_STUDIES, title_of
+from ruler.paper.names import DIAGNOSTIC_STUDIES, title_of
 from ruler.paper.published import load_table
 from ruler.paper.tables.controls import pair_models
 from ruler.paper.tables.diagnostics import tell_size

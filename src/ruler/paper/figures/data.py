@@ -3,7 +3,8 @@
 from typing import TYPE_CHECKING, Any
 
 from ruler.core.optional import load_optional
-from ruler.paper.names import APPROXIMATE_METHODS, rank_of
+from ruler.experiment.settings import APPROXIMATE_METHODS
+from ruler.paper.names import rank_of
 from ruler.paper.results import rows_of
 from ruler.paper.tables.bad_teacher import compute_table_11, gather_five_methods
 

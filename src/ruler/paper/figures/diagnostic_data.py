@@ -3,9 +3,10 @@
 from typing import TYPE_CHECKING
 
 from ruler.core.optional import load_optional
+from ruler.experiment.settings import ALL_METHODS
 from ruler.paper.diagnostics.conditions import main_rows
 from ruler.paper.figures.data import rank_column
-from ruler.paper.names import ALL_METHODS, count_people
+from ruler.paper.names import count_people
 from ruler.paper.published import load_table
 from ruler.paper.results import rows_of
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ruler.core.optional import load_optional
-from ruler.paper.figures.style import COLOURS, draw_null, name_ticks, new_figure
+from ruler.paper.figures.style import colour_of, draw_null, name_ticks, new_figure
 from ruler.paper.names import name_draw, rank_of, title_of
 
 if TYPE_CHECKING:
@@ -59,8 +59,8 @@ def draw_face_controls(points: "pd.DataFrame") -> "Figure":
     axes.set_xlabel("identities forgotten")
     axes.set_ylabel(_PANELS["b"][0])
     handles = [
-        _handle("original", COLOURS["original"], "D"),
-        _handle("oracle: never trained on them", COLOURS["oracle"], "o"),
+        _handle("original", colour_of("original"), "D"),
+        _handle("oracle: never trained on them", colour_of("oracle"), "o"),
         _handle("held-out identities", _HELD_OUT, "^"),
         _handle("95% of placebo sets", _BAND, "s"),
         _handle("paper, original", _INK, "_"),
@@ -78,7 +78,7 @@ def _draw_methods(axes: "Axes", points: "pd.DataFrame", methods: list[Any], plac
     for index, method in enumerate(methods):
         x = place + (index - (len(methods) - 1) / 2) * step
         part = points[points["method"] == method]
-        _draw_seeds(axes, part["value"], x, COLOURS[method], _mark_of(method), 0.3 * step)
+        _draw_seeds(axes, part["value"], x, colour_of(method), _mark_of(method), 0.3 * step)
         _draw_published(axes, part, x)
 
 
@@ -107,7 +107,7 @@ def _draw_controls(axes: "Axes", points: "pd.DataFrame", x: int) -> None:
     ranks = points[points["metric"] == "m4"]
     for offset, method, marker in ((-0.24, "original", "D"), (0.0, "oracle", "o")):
         part = ranks[ranks["method"] == method]
-        _draw_seeds(axes, part["value"], x + offset, COLOURS[method], marker, 0.05)
+        _draw_seeds(axes, part["value"], x + offset, colour_of(method), marker, 0.05)
         _draw_published(axes, part, x + offset)
     held_out = points.loc[points["metric"] == "m4_held_out", "value"]
     _draw_seeds(axes, held_out, x + 0.24, _HELD_OUT, "^", 0.05)
@@ -121,7 +121,7 @@ def _handle(label: str, colour: str, marker: str) -> Any:
 
 def _add_legend(figure: "Figure", methods: list[Any], *, has_published: bool) -> None:
     handles = [
-        _handle("before unlearning" if name == "original" else title_of(name), COLOURS[name], _mark_of(name))
+        _handle("before unlearning" if name == "original" else title_of(name), colour_of(name), _mark_of(name))
         for name in methods
     ]
     handles += [_handle("paper", _INK, "_")] if has_published else []

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ruler.core.optional import load_optional
-from ruler.paper.figures.style import COLOURS, draw_boxes, draw_null, name_ticks, new_figure
+from ruler.paper.figures.style import colour_of, draw_boxes, draw_null, name_ticks, new_figure
 from ruler.paper.names import rank_of, short_title_of, title_of
 
 if TYPE_CHECKING:
@@ -166,6 +166,7 @@ def _whiskers(values: npt.NDArray[Any]) -> tuple[float, float]:
 def _add_legend(figure: "Figure", methods: Sequence[str]) -> None:
     patches = load_optional("matplotlib.patches", "drawing figures")
     handles = [
-        patches.Patch(facecolor=COLOURS[name] + "40", edgecolor=COLOURS[name], label=title_of(name)) for name in methods
+        patches.Patch(facecolor=colour_of(name) + "40", edgecolor=colour_of(name), label=title_of(name))
+        for name in methods
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=len(methods), frameon=False)

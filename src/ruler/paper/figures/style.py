@@ -9,21 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ruler.core.optional import load_optional
+from ruler.unlearning import METHODS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's palette.
-COLOURS = {
-    "gradient_ascent": "#E69F00",
-    "neggrad_plus": "#56B4E9",
-    "fine_tuning": "#009E73",
-    "scrub": "#0072B2",
-    "bad_teacher": "#D55E00",
-    "oracle": "#999999",
-    "original": "#CC79A7",
-}
+_REFERENCES = {"oracle": "#999999", "original": "#CC79A7"}  # Okabe and Ito's palette, as the methods
 _OTHER = "#444444"
 _ENOUGH_FOR_A_BOX = 3
 _STYLE: dict[str, Any] = {
@@ -44,6 +36,16 @@ _STYLE: dict[str, Any] = {
     "font.sans-serif": ["DejaVu Sans"],
 }
 _NULL_LINE: dict[str, Any] = {"color": "#222222", "linewidth": 0.8, "linestyle": (0, (4, 3)), "zorder": 1}
+
+
+def colour_of(method: str) -> str:
+    """The colour of a method or of a reference model.
+
+    Example:
+        >>> colour_of("scrub"), colour_of("oracle")
+        ('#0072B2', '#999999')
+    """
+    return METHODS[method].colour if method in METHODS else _REFERENCES.get(method, _OTHER)
 
 
 @contextmanager
@@ -85,7 +87,7 @@ def draw_boxes(axes: "Axes", samples: Mapping[str, npt.ArrayLike], *, width: flo
     """
     jitter = np.random.RandomState(0)
     for place, (method, values) in enumerate(samples.items()):
-        colour = COLOURS.get(method, _OTHER)
+        colour = colour_of(method)
         values = np.asarray(values, dtype=np.float64)
         offsets = jitter.uniform(-0.38 * width, 0.38 * width, size=len(values))
         if len(values) < _ENOUGH_FOR_A_BOX:

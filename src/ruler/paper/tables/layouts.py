@@ -1,6 +1,7 @@
 """The layouts of the paper's tables."""
 
-from ruler.paper.names import APPROXIMATE_METHODS, title_of
+from ruler.experiment.settings import APPROXIMATE_METHODS
+from ruler.paper.names import title_of
 from ruler.paper.tables.layout import (
     Column,
     Layout,

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ruler.paper.names import APPROXIMATE_METHODS
+from ruler.experiment.settings import APPROXIMATE_METHODS
 from ruler.paper.results import rows_of, split_by
 from ruler.paper.tables.numbers import Number, summarise
 

@@ -1,8 +1,12 @@
-"""Loss and gradient of stacked members over one chunk of rows, written out by hand.
+"""Loss and gradient of stacked members over one chunk of rows, written out by hand, and their dropout.
 
 Classes lie along the second-last axis, (members, n_classes, rows): products with two columns are slow, with
 two rows they are not. Hidden units are kept without dropout's factor 1 / (1 - rate), which enters the
 products as ``alpha`` instead; a unit is above zero exactly where the gradient passes ReLU and dropout.
+
+Dropout comes from counters: whether a unit is dropped is a hash of seed and position and depends neither on the other
+members nor on the chunk. A word of 64 random bits decides four units, 16 bits each, so that the rate is exact to
+2**-16. The hash is SplitMix64 in plain integer operations, which give the same bits on CPU and GPU.
 """
 
 from collections.abc import Sequence
@@ -11,11 +15,99 @@ from dataclasses import dataclass
 import torch
 
 from ruler.core.arithmetic import iterate_blocks
-from ruler.training.ensemble.dropout import DropoutStream, keep_above_
 from ruler.training.ensemble.stacked_mlp import Layers
 
 N_DROPOUTS = 2
 """Layers with dropout: how often an epoch draws for a row."""
+
+_LANES = 4  # units decided by one 64-bit word
+_LANE_VALUES = 1 << 16
+_WEYL = 0x9E3779B97F4A7C15
+_FIRST_FACTOR = 0xBF58476D1CE4E5B9 - (1 << 64)  # as signed 64-bit numbers, which is what torch multiplies
+_SECOND_FACTOR = 0x94D049BB133111EB - (1 << 64)
+
+
+class DropoutStream:
+    """The dropout decisions of members that train on the same rows.
+
+    Each seed has one long stream of decisions, a row of units after the other, and position p is the p-th row
+    that training drops units of: all rows of the first layer, all rows of the second, then the next pass or epoch.
+    The one-by-one loop reads its generator in the same order. So here as there, equal seeds and row counts give
+    equal decisions, and an original and its oracles read the same stream but shift against each other.
+
+    Args:
+        seeds: One per member. Members that all have the same seed share the decisions, computed once.
+        rate: Share of units dropped; 0 drops none.
+        width: Units per row.
+
+    Example:
+        >>> stream = DropoutStream([7], rate=0.2, width=8, device=torch.device("cpu"))
+        >>> whole, part = torch.ones(1, 4, 8), torch.ones(1, 2, 8)
+        >>> stream.drop_(whole, position=0)
+        >>> stream.drop_(part, position=2)
+        >>> bool((whole[:, 2:] == part).all())
+        True
+    """
+
+    def __init__(self, seeds: Sequence[int], *, rate: float, width: int, device: torch.device) -> None:
+        self._n_words = -(-width // _LANES)
+        self.threshold = float(round(rate * _LANE_VALUES) - _LANE_VALUES // 2 - 1)
+        self._rate = rate
+        is_shared = len(set(seeds)) == 1
+        keys = torch.tensor(seeds[:1] if is_shared else seeds, dtype=torch.int64)
+        self._keys = mix_(keys + 1).view(-1, 1, 1).to(device)
+        self._buffers: dict[int, tuple[torch.Tensor, ...]] = {}
+
+    @property
+    def scale(self) -> float:
+        """The factor that makes up for the dropped units."""
+        return 1.0 / (1.0 - self._rate)
+
+    def drop_(self, units: torch.Tensor, *, position: int) -> None:
+        """Zero the dropped ``units`` (members, rows, width); their first row stands at ``position``."""
+        if self._rate == 0:
+            return
+        n_rows, width = units.shape[1:]
+        if n_rows not in self._buffers:
+            counters = torch.arange(n_rows * self._n_words, device=units.device) * _as_signed(_WEYL)
+            words = torch.empty(len(self._keys), n_rows, self._n_words, dtype=torch.int64, device=units.device)
+            lanes = torch.empty(len(self._keys), n_rows, width, device=units.device)
+            self._buffers[n_rows] = (counters.view(n_rows, -1), words, torch.empty_like(words), lanes)
+        counters, words, spare, lanes = self._buffers[n_rows]
+        offset = self._keys + _as_signed(position * self._n_words * _WEYL)
+        torch.add(counters, offset, out=words)
+        mix_(words, spare)
+        lanes.copy_(words.view(torch.int16)[..., : lanes.shape[-1]])
+        keep_above_(units, lanes, self.threshold)
+
+
+def keep_above_(values: torch.Tensor, guide: torch.Tensor, threshold: float) -> None:
+    """Zero ``values`` where ``guide`` is not above the threshold: one pass, where a boolean mask takes three.
+
+    Example:
+        >>> values = torch.ones(3)
+        >>> keep_above_(values, torch.tensor([-1.0, 0.0, 1.0]), 0.0)
+        >>> values
+        tensor([0., 0., 1.])
+    """
+    torch.ops.aten.threshold_backward.grad_input(values, guide, threshold, grad_input=values)
+
+
+def mix_(words: torch.Tensor, spare: torch.Tensor | None = None) -> torch.Tensor:
+    """Hash 64-bit words in place by SplitMix64's finaliser; ``spare`` is scratch of the same shape."""
+    spare = torch.empty_like(words) if spare is None else spare
+    for shift, factor in ((30, _FIRST_FACTOR), (27, _SECOND_FACTOR), (31, None)):
+        torch.bitwise_right_shift(words, shift, out=spare)
+        spare.bitwise_and_((1 << (64 - shift)) - 1)  # torch shifts copies of the sign in: take them out
+        words.bitwise_xor_(spare)
+        if factor is not None:
+            words.mul_(factor)
+    return words
+
+
+def _as_signed(value: int) -> int:
+    """The signed 64-bit number with the same low 64 bits."""
+    return (value + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,22 +134,15 @@ class Pass:
         return len(self.features)
 
 
-@dataclass(frozen=True, eq=False)
 class Scratch:
     """Memory for hidden units and their gradients, used again by every chunk of the same size."""
 
-    hidden_1: torch.Tensor  # (members, rows, hidden)
-    hidden_2: torch.Tensor
-    gradient_1: torch.Tensor
-    gradient_2: torch.Tensor
-    ones: torch.Tensor  # (members, 1, rows)
-
-    @classmethod
-    def allocate(cls, layers: Layers, n_rows: int) -> "Scratch":
-        """Scratch for ``n_rows`` rows of every member."""
+    def __init__(self, layers: Layers, n_rows: int) -> None:
         members, hidden = layers.bias_1.shape
-        a, b, c, d = (layers.bias_1.new_empty(members, n_rows, hidden) for _ in range(4))
-        return cls(a, b, c, d, layers.bias_1.new_ones(1, 1, n_rows).expand(members, 1, n_rows))
+        self.hidden_1, self.hidden_2, self.gradient_1, self.gradient_2 = (
+            layers.bias_1.new_empty(members, n_rows, hidden) for _ in range(4)
+        )
+        self.ones = layers.bias_1.new_ones(1, 1, n_rows).expand(members, 1, n_rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +165,7 @@ def split_passes(passes: Sequence[Pass], layers: Layers, chunk_rows: int) -> lis
     for sweep in passes:
         for start, stop in iterate_blocks(len(sweep), chunk_rows):
             if stop - start not in scratch:
-                scratch[stop - start] = Scratch.allocate(layers, stop - start)
+                scratch[stop - start] = Scratch(layers, stop - start)
             chunk = Chunk(
                 inputs=sweep.features[start:stop].expand(len(layers.bias_1), -1, -1),
                 targets=sweep.targets[:, start:stop],

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -110,7 +110,12 @@ class StackedMLP:
         flat = torch.zeros(len(states), shape.flat_size())
         layers = shape.view_layers(flat)
         for i, state in enumerate(states):
-            _check_state(state, shape, i)
+            found = {name: tuple(value.shape) for name, value in state.items()}
+            if found != shape.parameter_shapes():
+                raise InputError(
+                    f"states[{i}] must hold the parameters {shape.parameter_shapes()}; got {found}. "
+                    "Give the MLPShape that the model was trained with."
+                )
             for name, layer in zip(shape.parameter_shapes(), layers, strict=True):
                 layer[i] = state[name]
         return cls(flat, shape)
@@ -134,15 +139,15 @@ class StackedMLP:
             for name, layer in zip(self.shape.parameter_shapes(), layers, strict=True)
         }
 
-    def embed(self, features: Any, member: int) -> npt.NDArray[np.float32]:
+    def embed(self, features: npt.ArrayLike | torch.Tensor, member: int) -> npt.NDArray[np.float32]:
         """A member's representation of each row, (n, hidden): the output of the second ReLU, in eval mode."""
         return self.run_member(features, member)[0].cpu().numpy()
 
-    def logits(self, features: Any, member: int) -> npt.NDArray[np.float32]:
+    def logits(self, features: npt.ArrayLike | torch.Tensor, member: int) -> npt.NDArray[np.float32]:
         """A member's class scores of each row, (n, n_classes), in eval mode."""
         return self.run_member(features, member)[1].cpu().numpy()
 
-    def run_member(self, features: Any, member: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def run_member(self, features: npt.ArrayLike | torch.Tensor, member: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Representations (n, hidden) and class scores (n, n_classes) in eval mode, where the members lie."""
         rows = as_feature_tensor(features, self.flat.device)
         self.check_columns(rows)
@@ -156,11 +161,7 @@ class StackedMLP:
         return second, functional.linear(second, own.weight_3, own.bias_3)
 
     def check_columns(self, rows: torch.Tensor) -> None:
-        """Rows (n, n_features) are as wide as those that the members were trained on.
-
-        Raises:
-            InputError: They are not.
-        """
+        """Refuse rows (n, n_features) that are not as wide as those that the members were trained on."""
         if rows.shape[1] != self.shape.n_features:
             raise InputError(
                 f"features must have {self.shape.n_features} columns, as in training; got {rows.shape[1]}. "
@@ -168,10 +169,12 @@ class StackedMLP:
             )
 
 
-def as_feature_tensor(features: Any, device: torch.device) -> torch.Tensor:
+def as_feature_tensor(features: npt.ArrayLike | torch.Tensor, device: torch.device) -> torch.Tensor:
     """Any (n, d) array as a finite float32 tensor on ``device``."""
-    is_tensor = isinstance(features, torch.Tensor) and features.ndim == 2 and features.numel() > 0
-    values = features.detach() if is_tensor else torch.tensor(as_matrix(features, "features"))
+    if isinstance(features, torch.Tensor) and features.ndim == 2 and features.numel() > 0:
+        values = features.detach()
+    else:
+        values = torch.tensor(as_matrix(features, "features"))
     rows = values.to(device, torch.float32)
     n_bad = int((~rows.isfinite().all(dim=1)).sum())
     if n_bad:
@@ -179,12 +182,3 @@ def as_feature_tensor(features: Any, device: torch.device) -> torch.Tensor:
             f"features must be finite float32 numbers; got NaN or inf in {n_bad} rows. Impute or drop them."
         )
     return rows
-
-
-def _check_state(state: Mapping[str, torch.Tensor], shape: MLPShape, member: int) -> None:
-    found = {name: tuple(value.shape) for name, value in state.items()}
-    if found != shape.parameter_shapes():
-        raise InputError(
-            f"states[{member}] must hold the parameters {shape.parameter_shapes()}; got {found}. "
-            "Give the MLPShape that the model was trained with."
-        )

@@ -1,6 +1,6 @@
 """How long do the models of the primary study take, all at once and one by one?
 
-Run ``python -m ruler.training.ensemble --device cuda``. The features are random numbers in the sizes of the ten
+Run ``python -m benchmarks.ensemble --device cuda``. The features are random numbers in the sizes of the ten
 datasets: the time does not depend on their values.
 """
 
@@ -14,8 +14,8 @@ import numpy.typing as npt
 import torch
 
 from ruler.training.classifier import train_tabular
-from ruler.training.ensemble.train import EnsembleMember, train_ensemble
-from ruler.training.loop import TrainingSettings
+from ruler.training.ensemble import EnsembleMember, train_ensemble
+from ruler.training.settings import TrainingSettings
 
 SIZES = {
     "heart_disease": (242, 13),
@@ -35,7 +35,7 @@ FRACTIONS = (0.01, 0.05, 0.10)
 
 
 def make_members(n_rows: int, n_seeds: int) -> list[EnsembleMember]:
-    """For each seed an original and an oracle a forget fraction."""
+    """For each seed an original and one oracle per forget fraction."""
     sets = [np.arange(max(10, int(fraction * n_rows))) for fraction in FRACTIONS]
     return [EnsembleMember(seed, forget) for seed in range(n_seeds) for forget in (None, *sets)]
 
@@ -69,13 +69,13 @@ def compare(
 
 
 def main() -> None:
-    """Print one line a dataset, then the total."""
-    parser = argparse.ArgumentParser(prog="python -m ruler.training.ensemble", description=__doc__)
+    """Print one line per dataset, then the total."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.ensemble", description=__doc__)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--epochs", type=int, default=50)
     parser.add_argument("--datasets", nargs="*", default=list(SIZES), choices=list(SIZES))
-    parser.add_argument("--one-by-one", type=int, default=0, help="models a dataset to train one by one")
+    parser.add_argument("--one-by-one", type=int, default=0, help="models per dataset to train one by one")
     arguments = parser.parse_args()
     settings = TrainingSettings(epochs=arguments.epochs)
     compare(np.ones((64, 2), dtype=np.float32), arguments, settings)  # the first call starts the device
@@ -85,7 +85,7 @@ def main() -> None:
         times_s = np.array(compare(features, arguments, settings))
         total += times_s
         print(_describe(name, times_s), flush=True)
-    print(_describe(f"all, {4 * arguments.seeds} models a dataset", total))
+    print(_describe(f"all, {4 * arguments.seeds} models per dataset", total))
 
 
 def _describe(name: str, times_s: npt.NDArray[np.float64]) -> str:

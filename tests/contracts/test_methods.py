@@ -1,0 +1,150 @@
+"""Every unlearning method keeps the contract, and one from outside the repository is used like ours."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from ruler.core.errors import InputError
+from ruler.experiment.settings import StudySettings
+from ruler.paper.figures.style import colour_of
+from ruler.paper.names import short_title_of, title_of
+from ruler.testing.methods import check_method, check_sentences, check_terms
+from ruler.unlearning import METHODS, BadTeacherSettings, Method, NegGradPlusSettings, ScrubSettings, UnlearningSettings
+
+PLUGIN = '''
+from dataclasses import dataclass
+
+from ruler.training.steps import cross_entropy
+from ruler.unlearning import Method, Terms, UnlearningSettings
+
+
+@dataclass(frozen=True)
+class HalfSettings(UnlearningSettings):
+    """Settings of a method that ascends at half weight."""
+
+
+HALF_ASCENT = Method(
+    title="Half Ascent",
+    settings=HalfSettings,
+    reads=("forget",),
+    make_objective=lambda original, settings: lambda student, forget: -0.5 * cross_entropy(student, forget),
+    terms=lambda settings: Terms(forget=(-0.5, 0.0)),
+)
+'''
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_keeps_the_contract(name: str) -> None:
+    check_method(name)
+    check_sentences(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        *((name, None) for name in METHODS),
+        ("neggrad_plus", NegGradPlusSettings(retain_weight=0.9, epochs=3)),
+        ("scrub", ScrubSettings(retain_weight=0.3, temperature=4.0)),
+        ("bad_teacher", BadTeacherSettings(teacher_seed=101, temperature=1.5)),
+    ],
+)
+def test_the_ensemble_runs_the_same_loss(name: str, settings: UnlearningSettings | None) -> None:
+    check_terms(name, settings)
+
+
+def test_a_method_of_another_package_is_used_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "half_ascent.py").write_text(PLUGIN)
+    info = tmp_path / "half_ascent-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: half-ascent\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[ruler.methods]\nhalf_ascent = half_ascent:HALF_ASCENT\n")
+    code = f"""
+import sys
+sys.path.insert(0, {str(tmp_path)!r})
+import torch, ruler
+from ruler.experiment.settings import StudySettings
+from ruler.paper.names import title_of
+from ruler.testing.methods import check_method, check_sentences, check_terms
+model, records = torch.nn.Linear(2, 2), (torch.eye(2), torch.tensor([0, 1]))
+unlearned = ruler.unlearn("half_ascent", model, forget=records, retain=None)
+assert not torch.equal(unlearned.weight, model.weight)
+for check in (check_method, check_sentences, check_terms):
+    check("half_ascent")
+print(title_of("half_ascent"), StudySettings("mine", methods=("half_ascent",)).methods)
+try:
+    ruler.unlearn("half_descent", model, forget=records, retain=None)
+except ValueError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    first, second = done.stdout.splitlines()
+    assert first == "Half Ascent ('half_ascent',)"
+    assert "half_ascent" in second.partition("; got")[0]
+
+
+@pytest.fixture(scope="module")
+def noise() -> str:
+    """A method that minimises no loss, added by a plain call."""
+
+    def edit(student: nn.Module, records: Any, settings: UnlearningSettings) -> None:
+        with torch.no_grad():
+            for value in student.parameters():
+                value.add_(0.01 * torch.randn_like(value))
+
+    name = "noise_of_the_tests"
+    METHODS.register(name, Method(title="Noise", settings=NoiseSettings, reads=("retain",), edit=edit))
+    return name
+
+
+class NoiseSettings(UnlearningSettings):
+    pass
+
+
+def test_a_method_added_by_a_call_keeps_the_contract_and_is_drawn(noise: str) -> None:
+    check_method(noise)
+    assert (title_of(noise), short_title_of(noise), colour_of(noise)) == ("Noise", "Noise", "#444444")
+    assert not METHODS.is_own(noise)
+    with pytest.raises(InputError, match=f"engine must be 'protocol' for {noise}, which has no terms"):
+        StudySettings("mine", methods=(noise,), engine="ensemble")
+    with pytest.raises(InputError, match="method must have terms for an ensemble"):
+        check_terms(noise)
+
+
+def test_the_contract_finds_what_is_broken(noise: str) -> None:
+    def spoil(student: nn.Module, records: Any, settings: UnlearningSettings) -> None:
+        print("working")
+
+    METHODS.register("spoilt_of_the_tests", replace(METHODS[noise], edit=spoil))
+    with pytest.raises(AssertionError, match="must print nothing without progress; got 'working"):
+        check_method("spoilt_of_the_tests")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"reads": ()}, r"reads must name 'retain', 'forget' or both, each once; got \(\)"),
+        ({"reads": ("forget", "forget")}, "reads must name"),
+        ({"reads": ("held_out",)}, "reads must name"),
+        ({"make_objective": None}, "make_objective or edit must be given, and not both"),
+        ({"settings": ScrubSettings()}, "settings must be a subclass of UnlearningSettings; got ScrubSettings"),
+    ],
+)
+def test_a_method_that_cannot_run_is_refused_at_once(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        replace(METHODS["scrub"], **changes)

@@ -14,7 +14,7 @@ from ruler.core.files import write_atomically
 from ruler.core.optional import load_optional
 from ruler.core.precision import full_precision
 from ruler.neighbors import find_neighbors
-from ruler.neighbors.cuda.accelerator import load_rows
+from ruler.neighbors.cuda.engine import load_rows
 from ruler.neighbors.cuda.fused_pass import FusedScan, can_fuse
 
 SIZES = ((1_000_000, 128), (1_000_000, 512), (200_000, 2048))

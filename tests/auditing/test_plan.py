@@ -8,7 +8,7 @@ from ruler.auditing.plan import is_worth_planning, plan_audit
 from ruler.core.errors import InputError
 from ruler.core.stacked import StackedRows
 from ruler.core.types import Embeddings
-from ruler.neighbors.workers import Workers
+from ruler.neighbors.blocks import Workers
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_a_plan_says_in_which_shard_a_row_is_not_finite(model):
 
 
 def test_workers_get_a_plan_of_tasks(model, monkeypatch):
-    monkeypatch.setattr("ruler.neighbors.workers._MOST_ROWS", 1600)
+    monkeypatch.setattr("ruler.neighbors.blocks.MOST_ROWS", 1600)
     plan = plan_audit(model, workers=Workers(4, n_threads=2))
     assert [(one.n_queries, one.n_rows, one.is_self) for one in plan.searches] == [
         (100, 3000, False),

@@ -10,7 +10,7 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 import torch
-from tests.experiment.fake_ray import FakeRay, WorkerCrashedError
+from tests.neighbors.fake_ray import FakeRay, WorkerCrashedError
 
 import ruler.cli
 from ruler.auditing.settings import AuditSettings

@@ -14,8 +14,8 @@ pytest.importorskip("ray", reason="needs ray: pip install 'ruler-audit[cluster]'
 pytestmark = pytest.mark.cluster
 
 COMMAND = "import ruler.auditing.plan as plan; plan.WORTH_PLANNING = 0\nfrom ruler.cli import main; main()"
-POISON = """from ruler.experiment.executors import blocks
-blocks._MOST_RETRIES, blocks._do_pair = 2, lambda *_: __import__('os')._exit(1)
+POISON = """from ruler.neighbors import ray
+ray.MOST_RETRIES, ray.do_pair = 2, lambda *_: __import__('os')._exit(1)
 """
 PATIENCE_S = 240
 

@@ -3,8 +3,8 @@ import tracemalloc
 import numpy as np
 
 from ruler.neighbors import first_pass
-from ruler.neighbors.engines import Maxima
 from ruler.neighbors.first_pass import Shortlist
+from ruler.neighbors.tiles import Maxima
 
 
 def make_maxima(values):
@@ -12,7 +12,7 @@ def make_maxima(values):
 
 
 def test_what_is_taken_out_is_what_the_bounds_leave(random, monkeypatch):
-    monkeypatch.setattr(first_pass, "_FIRST_ROOM", 4)
+    monkeypatch.setattr(first_pass, "FIRST_ROOM", 4)
     values = random.uniform(size=(20, 50, 8))  # queries 50 by 50, in 20 steps of 8 sub-blocks
     shortlist = Shortlist(50, 2)
     for step, maxima in enumerate(values):
@@ -41,10 +41,10 @@ def test_steps_that_leave_nothing_take_no_memory():
 
 
 def test_much_room_is_given_back(monkeypatch):
-    monkeypatch.setattr(first_pass, "_MOST_HELD", 100)
-    monkeypatch.setattr(first_pass, "_FIRST_ROOM", 16)
+    monkeypatch.setattr(first_pass, "MOST_HELD", 100)
+    monkeypatch.setattr(first_pass, "FIRST_ROOM", 16)
     shortlist = Shortlist(50, 1)
     shortlist.add(0, 0, make_maxima(np.ones((50, 10))))
     assert shortlist.is_full
     assert len(shortlist.take()) == 500
-    assert len(shortlist._held) == 16
+    assert len(shortlist.held) == 16

@@ -13,9 +13,11 @@ from ruler.core.arithmetic import norm_rows, similarity_of_unit_rows, unit_rows
 from ruler.core.errors import InputError
 from ruler.core.types import Embeddings
 from ruler.metrics import m4
-from ruler.neighbors import choice, find_neighbors, first_pass, recheck, searching_on
-from ruler.neighbors import search as search_module
-from ruler.neighbors.engines import NumpyEngine, TorchEngine
+from ruler.neighbors import cpu, find_neighbors, first_pass, recheck, searching_on
+from ruler.neighbors.cpu import CpuEngine
+from ruler.neighbors.cuda.engine import CudaEngine
+from ruler.neighbors.engines import Request
+from ruler.neighbors.tiles import NumpyArithmetic, TorchArithmetic
 
 sys.path.insert(0, str(Path(__file__).parent))
 from reference import KINDS, row_sets, search_plainly
@@ -23,9 +25,9 @@ from reference import KINDS, row_sets, search_plainly
 torch = pytest.importorskip("torch")
 
 
-def all_engines():
-    return [NumpyEngine(np.float32), NumpyEngine(np.float64)] + [
-        TorchEngine(torch, dtype) for dtype in ("bfloat16", "float32", "float64")
+def all_arithmetics():
+    return [NumpyArithmetic(np.float32), NumpyArithmetic(np.float64)] + [
+        TorchArithmetic(torch, dtype) for dtype in ("bfloat16", "float32", "float64")
     ]
 
 
@@ -71,16 +73,14 @@ def test_search_in_another_set(queries, base, k):
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
 @pytest.mark.parametrize("k", [1, 3])
-def test_every_engine_gives_the_same_answer(kind, k, random, monkeypatch):
+def test_every_arithmetic_gives_the_same_answer(kind, k, random):
     rows = KINDS[kind](random, 2500, 12)
-    monkeypatch.setattr(search_module, "choose_engine", lambda task, torch: NumpyEngine(np.float64))
-    expected = find_neighbors(rows, rows, k=k, exclude_self=True)
-    for engine in all_engines():
-        monkeypatch.setattr(search_module, "choose_engine", lambda task, torch, engine=engine: engine)
+    expected = CpuEngine(NumpyArithmetic(np.float64)).search(Request(rows, rows, k=k, exclude_self=True))
+    for arithmetic in all_arithmetics():
         for base in (rows, rows.copy()):  # by symmetry, and block by block
-            found = find_neighbors(rows, base, k=k, exclude_self=True)
-            np.testing.assert_array_equal(found.similarity, expected.similarity, err_msg=engine.name)
-            np.testing.assert_array_equal(found.index, expected.index, err_msg=engine.name)
+            found = CpuEngine(arithmetic).search(Request(rows, base, k=k, exclude_self=True))
+            np.testing.assert_array_equal(found.similarity, expected.similarity, err_msg=arithmetic.name)
+            np.testing.assert_array_equal(found.index, expected.index, err_msg=arithmetic.name)
 
 
 @pytest.mark.parametrize("kind", ["random", "clustered", "discrete"])
@@ -88,11 +88,11 @@ def test_every_engine_gives_the_same_answer(kind, k, random, monkeypatch):
 def test_block_size_memory_and_threads_change_nothing(kind, tile, held, threads, random, monkeypatch):
     rows = KINDS[kind](random, 1500, 10)
     expected = find_neighbors(rows, rows, k=2, exclude_self=True)
-    for module in (first_pass, choice):
+    for module in (first_pass, cpu):
         monkeypatch.setattr(module, "TILE_ROWS", tile)
-    monkeypatch.setattr(first_pass, "_MOST_HELD", held)
-    monkeypatch.setattr(first_pass, "_WAVE_PANELS", 1)
-    monkeypatch.setattr(recheck, "_MOST_ROWS", 7)
+    monkeypatch.setattr(first_pass, "MOST_HELD", held)
+    monkeypatch.setattr(first_pass, "WAVE_PANELS", 1)
+    monkeypatch.setattr(recheck, "MOST_ROWS", 7)
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
@@ -240,11 +240,11 @@ def test_searches_within_are_done_on_the_device_that_is_named(monkeypatch):
     rows = np.random.default_rng(0).normal(size=(9, 3))
     asked = []
 
-    def search_there(queries, base, *, names, k, exclude_self, device):
-        asked.append((queries is base, k, exclude_self, device))
-        return find_neighbors(queries, base, k=k, exclude_self=exclude_self, device="cpu")
+    def search_there(self, request):
+        asked.append((request.is_self, request.k, request.exclude_self, request.device))
+        return CpuEngine().search(request)
 
-    monkeypatch.setattr("ruler.neighbors.cuda.accelerator.search_on_accelerator", search_there)
+    monkeypatch.setattr(CudaEngine, "search", search_there)
     with searching_on("cuda:1"):
         found = find_neighbors(rows, rows, k=2, exclude_self=True)
         find_neighbors(rows, rows[:4], device="cpu")

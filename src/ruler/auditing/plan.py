@@ -16,8 +16,8 @@ from ruler.auditing.settings import AuditSettings
 from ruler.core.checks import block_rows_for, measure_norms
 from ruler.core.errors import InputError
 from ruler.metrics.paper import compare_rows
-from ruler.neighbors.plan import SearchPlan, plan_search
-from ruler.neighbors.workers import BlockPlan, Workers, plan_by_blocks
+from ruler.neighbors.blocks import Workers
+from ruler.neighbors.plan import BlockPlan, SearchPlan, plan_by_blocks, plan_search
 from ruler.stats.permutation import compare_families
 
 WORTH_PLANNING = 2e12

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ruler.auditing.settings import AuditSettings
     from ruler.cli.audit_config import AuditConfig
     from ruler.core.cluster import ClusterSettings
-    from ruler.neighbors.workers import Workers
+    from ruler.neighbors.blocks import Workers
 
 EXAMPLE = (
     "Example: ruler audit --unlearned unlearned --oracle oracle --original original --out report, "
@@ -165,13 +165,13 @@ def _searching(cluster: "ClusterSettings | None", job_device: str, device: str |
             yield None
             return
         from ruler.core.cluster import connect, list_needs
-        from ruler.experiment.executors.blocks import find_workers, search_on_ray
-        from ruler.neighbors.sharded import searching_by_blocks
+        from ruler.neighbors.blocks import searching_by_blocks
+        from ruler.neighbors.ray import find_workers, run_on_ray
 
         needs = list_needs(cluster, job_device)
         ray = stack.enter_context(connect(max(os.cpu_count() or 1, cluster.job_cpus)))
         workers = find_workers(ray, needs)
-        stack.enter_context(searching_by_blocks(search_on_ray(ray, needs), workers=workers))
+        stack.enter_context(searching_by_blocks(run_on_ray(ray, needs), workers=workers))
         yield workers
 
 

@@ -1,178 +1,86 @@
-"""CPU engines: how a tile of unit rows is stored and multiplied in low precision, and how wrong that can be.
+"""What an engine is asked, and what it must answer; `search.py` holds the table of engines."""
 
-An engine turns float64 unit rows into a `Tile` and two tiles into the maximum product of every row with every
-sub-block of columns, and of every column with every sub-block of rows. A maximum without its index runs at the
-speed of memory; with it, 18 to 30 times slower.
-"""
-
-import threading
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import numpy as np
 import numpy.typing as npt
 
-from ruler.core.types import FloatArray
-
-SUB_BLOCK = 128
-"""Rows a sub-block: the unit in which the first pass names where the best rows may be."""
-
-
-@dataclass(frozen=True)
-class Tile:
-    """Unit rows in an engine's own storage, with the largest norm of what rounding took from a row."""
-
-    values: Any
-    rounding: float
+from ruler.core.checks import Shape, as_matrix, check_same_width, is_on_cuda
+from ruler.core.errors import InputError
+from ruler.core.types import Neighbors
 
 
-@dataclass(frozen=True)
-class Maxima:
-    """Largest products by sub-block; ``upper`` and ``lower`` enclose the true maximum of unit rows."""
+@dataclass(frozen=True, eq=False)
+class Request:
+    """A search as the caller asked for it.
 
-    upper: FloatArray
-    lower: FloatArray
+    Args:
+        queries: Rows to look up: any array on any device.
+        base: Rows to search; the same object for a set searched in itself.
+        k: Neighbours per query.
+        exclude_self: Base row i is no neighbour of query i.
+        device: As the caller named it; None goes where the data is.
+        names: What the caller calls queries and base, for messages.
+    """
+
+    queries: Any
+    base: Any
+    k: int = 1
+    exclude_self: bool = False
+    device: str | None = None
+    names: tuple[str, str] = ("queries", "base")
+
+    @property
+    def is_self(self) -> bool:
+        """Whether a set is searched in itself, so that each product serves both of its rows."""
+        return self.queries is self.base
+
+    @property
+    def wants_cuda(self) -> bool:
+        """Whether the search is to be done on a CUDA device: the one that is named, or that holds the data."""
+        if self.device is not None:
+            return self.device.partition(":")[0] == "cuda"
+        return is_on_cuda(self.queries) or is_on_cuda(self.base)
+
+    def check_shapes(self, queries: Shape, base: Shape) -> None:
+        """Check that the shapes fit each other and hold k neighbours per query.
+
+        Raises:
+            InputError: They do not.
+        """
+        check_same_width(queries, base, self.names)
+        query_name, base_name = self.names
+        if self.exclude_self and queries[0] != base[0]:
+            raise InputError(
+                f"{query_name} must be the rows of {base_name} when exclude_self is set; got {queries[0]} and "
+                f"{base[0]} rows. Pass the same array twice."
+            )
+        n_available = base[0] - bool(self.exclude_self)
+        if not 1 <= self.k <= n_available:
+            raise InputError(
+                f"k must be from 1 to the {n_available} rows of {base_name} that can be neighbours; got {self.k}. "
+                f"Ask for fewer neighbours or give more rows."
+            )
+
+    def read_matrices(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+        """Queries and base as matrices that fit each other, one object where the caller gave one."""
+        base = as_matrix(self.base, self.names[1])
+        queries = base if self.is_self else as_matrix(self.queries, self.names[0])
+        self.check_shapes(queries.shape, base.shape)
+        return queries, base
 
 
 class Engine(Protocol):
-    """What the first pass asks of an engine."""
+    """One way to search. Every engine gives the same bits; `ruler.testing.engines` tells whether one does."""
 
-    name: str
-    has_own_threads: bool
-
-    def make_tile(self, rows: FloatArray) -> Tile:
-        """Round float64 unit rows (n, p) into this engine's storage."""
+    def is_usable_for(self, request: Request) -> bool:
+        """Whether this engine can answer the request, by its device and kind of arrays."""
         ...
 
-    def multiply(self, a: Tile, b: Tile, *, is_diagonal: bool, both_sides: bool) -> tuple[Maxima, Maxima | None]:
-        """Maxima of a's rows over b's sub-blocks, (n_a, blocks_b), and if asked of b's rows over a's."""
+    def search(self, request: Request) -> Neighbors:
+        """The k best base rows of each query: similarity descending, ties by smallest index.
+
+        Raises:
+            InputError: As `find_neighbors`.
+        """
         ...
-
-    def products(self, a: FloatArray, b: FloatArray) -> FloatArray:
-        """All products of the rows of a and b in float64, (n_a, n_b)."""
-        ...
-
-
-def error_bound(a: Tile, b: Tile, width: int, unit: float) -> float:
-    """How far a product of two rounded unit rows can be from the true one, before it is stored.
-
-    Rounding the rows costs |da| |b| + |a| |db| + |da| |db| by Cauchy-Schwarz; accumulating p products in any order
-    costs at most p u (1 + p u) of the sum of magnitudes, which is at most 1.
-    """
-    rows = a.rounding + b.rounding + a.rounding * b.rounding
-    return 1.01 * (rows + 2 * (width + 2) * unit) + 1e-30
-
-
-def enclose(maxima: FloatArray, error: float, output_unit: float) -> Maxima:
-    """Bounds of the true maxima: a stored product may be off by ``error`` and by one rounding of itself."""
-    reach = error + 2 * output_unit * np.abs(maxima)
-    return Maxima(maxima + reach, maxima - reach)
-
-
-class NumpyEngine:
-    """Plain NumPy in float32 or float64; BLAS brings its own threads."""
-
-    has_own_threads = True
-
-    def __init__(self, dtype: type[np.floating[Any]]) -> None:
-        self.name = f"numpy {np.dtype(dtype).name}"
-        self._dtype = dtype
-        self._unit = float(np.finfo(dtype).eps) / 2
-
-    def make_tile(self, rows: FloatArray) -> Tile:
-        """Round float64 unit rows (n, p) into this engine's storage."""
-        values = rows.astype(self._dtype)
-        return Tile(values, _rounding(rows - values.astype(np.float64)))
-
-    def multiply(self, a: Tile, b: Tile, *, is_diagonal: bool, both_sides: bool) -> tuple[Maxima, Maxima | None]:
-        """Maxima of a's rows over b's sub-blocks, and if asked of b's rows over a's."""
-        product = a.values @ b.values.T
-        if is_diagonal:
-            np.fill_diagonal(product, -2.0)
-        error = error_bound(a, b, a.values.shape[1], self._unit)
-        ours = enclose(_block_maxima(product, axis=1).astype(np.float64), error, self._unit)
-        if not both_sides:
-            return ours, None
-        return ours, enclose(_block_maxima(product, axis=0).T.astype(np.float64), error, self._unit)
-
-    def products(self, a: FloatArray, b: FloatArray) -> FloatArray:
-        """All products of the rows of a and b in float64, (n_a, n_b)."""
-        return a @ b.T
-
-
-def _block_maxima(product: npt.NDArray[Any], axis: int) -> Any:
-    starts = np.arange(0, product.shape[axis], SUB_BLOCK)
-    if product.shape[axis] % SUB_BLOCK:
-        return np.maximum.reduceat(product, starts, axis=axis)
-    rows, columns = product.shape
-    if axis == 0:
-        return product.reshape(-1, SUB_BLOCK, columns).max(axis=1)
-    return product.reshape(rows, -1, SUB_BLOCK).max(axis=2)
-
-
-def _rounding(difference: FloatArray) -> float:
-    return float(np.sqrt(np.square(difference).sum(axis=1).max(initial=0.0)))
-
-
-class TorchEngine:
-    """torch on CPU in bfloat16, float32 or float64; one thread a call, so that many can run side by side."""
-
-    has_own_threads = False
-
-    def __init__(self, torch: Any, dtype: str) -> None:
-        self.name = f"torch {dtype}"
-        self._torch = torch
-        self._dtype = getattr(torch, dtype)
-        info = torch.finfo(self._dtype)
-        self._output_unit = info.eps / 2
-        accumulator = torch.float32 if dtype == "bfloat16" else self._dtype
-        self._unit = torch.finfo(accumulator).eps / 2
-        self._buffers: dict[tuple[int, int, int], Any] = {}
-
-    def make_tile(self, rows: FloatArray) -> Tile:
-        """Round float64 unit rows (n, p) into this engine's storage."""
-        exact = self._torch.from_numpy(rows)
-        values = exact.to(self._dtype)
-        return Tile(values, _rounding((exact - values).numpy()))
-
-    def multiply(self, a: Tile, b: Tile, *, is_diagonal: bool, both_sides: bool) -> tuple[Maxima, Maxima | None]:
-        """Maxima of a's rows over b's sub-blocks, and if asked of b's rows over a's."""
-        product = self._torch.mm(a.values, b.values.T, out=self._buffer(len(a.values), len(b.values)))
-        if is_diagonal:
-            product.fill_diagonal_(-2.0)
-        error = error_bound(a, b, a.values.shape[1], self._unit)
-        ours = self._enclose(self._maxima(product, 1), error)
-        return ours, self._enclose(self._maxima(product, 0).T, error) if both_sides else None
-
-    def products(self, a: FloatArray, b: FloatArray) -> FloatArray:
-        """All products of the rows of a and b in float64, (n_a, n_b)."""
-        product: FloatArray = self._torch.mm(self._torch.from_numpy(a), self._torch.from_numpy(b).T).numpy()
-        return product
-
-    def _buffer(self, n_rows: int, n_columns: int) -> Any:
-        """Room for a product, kept for this thread's next one of the same shape."""
-        key = (threading.get_ident(), n_rows, n_columns)
-        if key not in self._buffers:
-            self._buffers[key] = self._torch.empty(n_rows, n_columns, dtype=self._dtype)
-        return self._buffers[key]
-
-    def _maxima(self, product: Any, axis: int) -> Any:
-        remainder = -product.shape[axis] % SUB_BLOCK
-        if remainder:
-            padding = (0, remainder) if axis == 1 else (0, 0, 0, remainder)
-            product = self._torch.nn.functional.pad(product, padding, value=-2.0)
-        if product.dtype == self._torch.bfloat16:
-            # As 16-bit integers non-negative floats keep their order and the maximum runs at full speed.
-            product = product.view(self._torch.int16)
-        rows, columns = product.shape
-        if axis == 0:
-            return product.view(-1, SUB_BLOCK, columns).amax(1)
-        return product.view(rows, -1, SUB_BLOCK).amax(2)
-
-    def _enclose(self, maxima: Any, error: float) -> Maxima:
-        if maxima.dtype != self._torch.int16:
-            return enclose(maxima.double().numpy(), error, self._output_unit)
-        values = maxima.view(self._torch.bfloat16).double().numpy()
-        is_known = values >= 0  # a negative integer only says that no product was positive
-        bounds = enclose(np.where(is_known, values, 0.0), error, self._output_unit)
-        return Maxima(bounds.upper, np.where(is_known, bounds.lower, -2.0))

@@ -15,23 +15,23 @@ import numpy as np
 import numpy.typing as npt
 
 from ruler.core.types import FloatArray, IndexArray
-from ruler.neighbors.engines import SUB_BLOCK, Engine, Maxima, Tile
 from ruler.neighbors.rows import UnitRows
+from ruler.neighbors.tiles import SUB_BLOCK, Arithmetic, Maxima, Tile
 
 Run = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
 """`map`, or the `map` of a thread pool."""
 
 TILE_ROWS = 1024
-_PANEL_TILES = 8
-_MOST_RESIDENT_TILES = 64
+PANEL_TILES = 8
+MOST_RESIDENT_TILES = 64
 _CACHE_BYTES = 96 << 20
-_MOST_HELD = 2_000_000
-_FIRST_ROOM = 1 << 16
-_WAVE_PANELS = 128
+MOST_HELD = 2_000_000
+FIRST_ROOM = 1 << 16
+WAVE_PANELS = 128
 
 
 @dataclass(frozen=True)
-class Task:
+class Problem:
     """A search among distinct rows: the k best base rows of each query; in a self search never the row itself."""
 
     queries: UnitRows
@@ -60,43 +60,32 @@ class Candidates:
         """The candidates that are kept."""
         return Candidates(self.rows[keep], self.blocks[keep], self.upper[keep])
 
-    def first(self, n: int) -> "Candidates":
-        """The first n, not copied."""
-        return Candidates(self.rows[:n], self.blocks[:n], self.upper[:n])
-
     @classmethod
     def make_room(cls, n: int) -> "Candidates":
         """Room for n, with nothing in it."""
         return cls(np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n))
-
-    def grow(self, n_kept: int, n: int) -> "Candidates":
-        """Room for n, with the first ``n_kept`` of these in it."""
-        larger = self.make_room(n)
-        larger.rows[:n_kept], larger.blocks[:n_kept] = self.rows[:n_kept], self.blocks[:n_kept]
-        larger.upper[:n_kept] = self.upper[:n_kept]
-        return larger
 
 
 @dataclass
 class Shortlist:
     """Running bounds and candidates of all queries; threads add to it, one at a time.
 
-    Candidates lie in arrays that are used again: millions of small ones, alive between large temporary ones, would take
-    several times as much memory as they need.
+    Candidates are kept in arrays that are used again: millions of small arrays, alive between large temporary ones,
+    would take several times as much memory as they need.
     """
 
     n_queries: int
     k: int
     floor: FloatArray = field(init=False)
     _best: FloatArray = field(init=False)
-    _held: Candidates = field(init=False)
+    held: Candidates = field(init=False)
     _n_held: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         self._best = np.full((self.n_queries, self.k), -np.inf)
         self.floor = self._best[:, -1]
-        self._held = Candidates.make_room(_FIRST_ROOM)
+        self.held = Candidates.make_room(FIRST_ROOM)
 
     def add(self, first_row: int, first_block: int, maxima: Maxima) -> None:
         """Take the maxima of consecutive queries over consecutive sub-blocks."""
@@ -105,12 +94,15 @@ class Shortlist:
             self._raise_floor(rows, maxima.lower)
             row, block = np.nonzero(maxima.upper >= self.floor[rows, None])
             stop = self._n_held + len(row)
-            if stop > len(self._held):
-                self._held = self._held.grow(self._n_held, 2 * stop)
+            if stop > len(self.held):
+                larger, n = Candidates.make_room(2 * stop), self._n_held
+                larger.rows[:n], larger.blocks[:n] = self.held.rows[:n], self.held.blocks[:n]
+                larger.upper[:n] = self.held.upper[:n]
+                self.held = larger
             new = slice(self._n_held, stop)
-            self._held.rows[new] = row + first_row
-            self._held.blocks[new] = block + first_block
-            self._held.upper[new] = maxima.upper[row, block]
+            self.held.rows[new] = row + first_row
+            self.held.blocks[new] = block + first_block
+            self.held.upper[new] = maxima.upper[row, block]
             self._n_held = stop
 
     def _raise_floor(self, rows: slice, lower: FloatArray) -> None:
@@ -129,24 +121,24 @@ class Shortlist:
     @property
     def is_full(self) -> bool:
         """Whether so much is held that it should be taken out."""
-        return self._n_held > _MOST_HELD
+        return self._n_held > MOST_HELD
 
     def take(self) -> Candidates:
         """Take out all candidates that the bounds have not ruled out meanwhile."""
         with self._lock:
-            held = self._held.first(self._n_held)
+            n, self._n_held = self._n_held, 0
+            held = Candidates(self.held.rows[:n], self.held.blocks[:n], self.held.upper[:n])
             taken = held.where(held.upper >= self.floor[held.rows])
-            self._n_held = 0
-            if len(self._held) > 2 * _MOST_HELD:
-                self._held = Candidates.make_room(_FIRST_ROOM)
+            if len(self.held) > 2 * MOST_HELD:
+                self.held = Candidates.make_room(FIRST_ROOM)
         return taken
 
 
 class TileStore:
-    """Tiles of one set of rows in an engine's storage, the latest ones kept."""
+    """Tiles of one set of rows, the latest ones kept."""
 
-    def __init__(self, rows: UnitRows, engine: Engine) -> None:
-        self._rows, self._engine = rows, engine
+    def __init__(self, rows: UnitRows, arithmetic: Arithmetic) -> None:
+        self._rows, self._arithmetic = rows, arithmetic
         self._tiles: OrderedDict[int, Tile] = OrderedDict()
         self._lock = threading.Lock()
         self._n_bytes = 0
@@ -161,7 +153,7 @@ class TileStore:
                 self._tiles.move_to_end(number)
                 return self._tiles[number]
         start = number * TILE_ROWS
-        tile = self._engine.make_tile(self._rows.block(start, min(start + TILE_ROWS, len(self._rows))))
+        tile = self._arithmetic.make_tile(self._rows.block(start, min(start + TILE_ROWS, len(self._rows))))
         with self._lock:
             if number not in self._tiles:  # another thread may have made it meanwhile
                 self._tiles[number] = tile
@@ -172,8 +164,8 @@ class TileStore:
 
 
 def scan(
-    task: Task,
-    engine: Engine,
+    problem: Problem,
+    arithmetic: Arithmetic,
     shortlist: Shortlist,
     run: Run,
     *,
@@ -184,26 +176,27 @@ def scan(
 
     Each product also serves the base rows as queries: in a self search in the same shortlist, else in ``mirror``.
     """
-    mirror = shortlist if task.is_self else mirror
-    queries = TileStore(task.queries, engine)
-    base = queries if task.is_self else TileStore(task.base, engine)
+    mirror = shortlist if problem.is_self else mirror
+    queries = TileStore(problem.queries, arithmetic)
+    base = queries if problem.is_self else TileStore(problem.base, arithmetic)
     stop = threading.Event()
 
     def multiply(pairs: list[tuple[int, int]]) -> int:
         for i, j in pairs:
             if stop.is_set():
                 break
-            is_diagonal = task.is_self and i == j
+            is_diagonal = problem.is_self and i == j
             both_sides = mirror is not None and not is_diagonal
-            ours, theirs = engine.multiply(queries.get(i), base.get(j), is_diagonal=is_diagonal, both_sides=both_sides)
+            tiles = queries.get(i), base.get(j)
+            ours, theirs = arithmetic.multiply(*tiles, is_diagonal=is_diagonal, both_sides=both_sides)
             shortlist.add(i * TILE_ROWS, j * TILE_ROWS // SUB_BLOCK, ours)
             if mirror is not None and theirs is not None:
                 mirror.add(j * TILE_ROWS, i * TILE_ROWS // SUB_BLOCK, theirs)
         return len(pairs)
 
     try:
-        panels = _panels(len(queries), len(base), task.is_self, count_resident_tiles(task.base.width))
-        for wave in _waves(panels, _WAVE_PANELS):
+        panels = list_panels(len(queries), len(base), problem.is_self, count_resident_tiles(problem.base.width))
+        while wave := list(itertools.islice(panels, WAVE_PANELS)):
             for n_pairs in run(multiply, wave):
                 on_done(n_pairs)
             if shortlist.is_full or (mirror is not None and mirror.is_full):
@@ -212,27 +205,21 @@ def scan(
         stop.set()  # after an interrupt, running calls end at their next pair
 
 
-def count_pairs(task: Task) -> int:
+def count_pairs(problem: Problem) -> int:
     """How many tile pairs the scan multiplies."""
-    n_queries, n_base = -(-len(task.queries) // TILE_ROWS), -(-len(task.base) // TILE_ROWS)
-    return n_queries * (n_queries + 1) // 2 if task.is_self else n_queries * n_base
+    n_queries, n_base = -(-len(problem.queries) // TILE_ROWS), -(-len(problem.base) // TILE_ROWS)
+    return n_queries * (n_queries + 1) // 2 if problem.is_self else n_queries * n_base
 
 
 def count_resident_tiles(width: int) -> int:
     """Query tiles that stay in memory while the base passes by: the more, the less often it is read."""
-    return max(_PANEL_TILES, min(_MOST_RESIDENT_TILES, _CACHE_BYTES // (2 * 4 * TILE_ROWS * width)))
+    return max(PANEL_TILES, min(MOST_RESIDENT_TILES, _CACHE_BYTES // (2 * 4 * TILE_ROWS * width)))
 
 
-def _panels(n_queries: int, n_base: int, is_self: bool, n_resident: int) -> Iterator[list[tuple[int, int]]]:
+def list_panels(n_queries: int, n_base: int, is_self: bool, n_resident: int) -> Iterator[list[tuple[int, int]]]:
     """Tile pairs in an order in which few tiles are needed at a time; a self search takes the upper triangle."""
     for first in range(0, n_queries, n_resident):
         last = min(first + n_resident, n_queries)
         for j in range(first if is_self else 0, n_base):
-            for start in range(first, min(last, j + 1) if is_self else last, _PANEL_TILES):
-                yield [(i, j) for i in range(start, min(start + _PANEL_TILES, last)) if i <= j or not is_self]
-
-
-def _waves(items: Iterable[list[tuple[int, int]]], size: int) -> Iterator[list[list[tuple[int, int]]]]:
-    remaining = iter(items)
-    while wave := list(itertools.islice(remaining, size)):
-        yield wave
+            for start in range(first, min(last, j + 1) if is_self else last, PANEL_TILES):
+                yield [(i, j) for i in range(start, min(start + PANEL_TILES, last)) if i <= j or not is_self]

@@ -2,6 +2,7 @@
 
 import math
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,17 +10,18 @@ import numpy as np
 import numpy.typing as npt
 
 from ruler.core.checks import block_rows_for, measure_norms
-from ruler.neighbors.choice import choose_engine, load_torch_if_worthwhile
-from ruler.neighbors.engines import Engine
-from ruler.neighbors.first_pass import TILE_ROWS, Task, count_resident_tiles
+from ruler.neighbors.blocks import Workers, count_tasks
+from ruler.neighbors.cpu import PassTimes, choose_arithmetic, load_torch_if_worthwhile, run_passes, thread_pool
+from ruler.neighbors.engines import Request
+from ruler.neighbors.first_pass import TILE_ROWS, Problem, count_resident_tiles
 from ruler.neighbors.recheck import BestRows
 from ruler.neighbors.rows import UnitRows
-from ruler.neighbors.search import PassTimes, as_request, run_passes, thread_pool
+from ruler.neighbors.tiles import Arithmetic
 
-_PILOT_TILES = 48
+PILOT_TILES = 48
 _PILOT_READS = 8
 _FIXED_BYTES = 2 << 30  # torch, tiles, candidates, mapped pages, and as much again that the allocator keeps
-_BYTES_A_ROW = 80  # norms, hashes and their order, while identical rows are sought
+_BYTES_PER_ROW = 80  # norms, hashes and their order, while identical rows are sought
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,7 @@ class SearchPlan:
         n_rows: Rows to search.
         width: Columns.
         is_self: A set searched in itself: each pair of rows once.
-        engine: Of the first pass, as the pilot chose it for this data.
+        arithmetic: Of the first pass, as the pilot chose it for this data.
         n_threads: That would work at once.
         flops: Of the first pass, a multiply and an add counted as two.
         bytes_read: From the files or from what the system keeps of them.
@@ -48,7 +50,7 @@ class SearchPlan:
     n_rows: int
     width: int
     is_self: bool
-    engine: str
+    arithmetic: str
     n_threads: int
     flops: float
     bytes_read: float
@@ -64,25 +66,63 @@ class SearchPlan:
         return self.scan_s + self.recheck_s + self.reading_s
 
     def __str__(self) -> str:
-        what = f"{self.n_rows:,} rows in themselves" if self.is_self else f"{self.n_queries:,} in {self.n_rows:,} rows"
         return (
-            f"{what} of width {self.width}: {self.flops / 1e12:,.3g} TFLOP, {self.bytes_read / 1e9:,.3g} GB read, "
-            f"{self.elapsed_s / 60:,.3g} min ({self.engine}, {self.n_threads} threads)"
+            f"{_describe_rows(self)}: {self.flops / 1e12:,.3g} TFLOP, {self.bytes_read / 1e9:,.3g} GB read, "
+            f"{self.elapsed_s / 60:,.3g} min ({self.arithmetic}, {self.n_threads} threads)"
         )
+
+
+@dataclass(frozen=True)
+class BlockPlan:
+    """A search that was counted for workers, and timed as if they were this machine, but not run.
+
+    Args:
+        n_queries: Rows to look up.
+        n_rows: Rows to search.
+        width: Columns.
+        is_self: A set searched in itself.
+        block_rows: Most rows of a block.
+        n_tasks: Pairs of blocks.
+        flops: Of the first pass, a multiply and an add counted as two.
+        bytes_read: By the tasks, of which each reads its two blocks.
+        elapsed_s: Seconds it should take if a worker's core is as fast as one here; NaN on accelerators, whose speed
+            is not known here.
+    """
+
+    n_queries: int
+    n_rows: int
+    width: int
+    is_self: bool
+    block_rows: int
+    n_tasks: int
+    flops: float
+    bytes_read: float
+    elapsed_s: float
+
+    def __str__(self) -> str:
+        took = "" if math.isnan(self.elapsed_s) else f", {self.elapsed_s / 60:,.3g} min"
+        return (
+            f"{_describe_rows(self)}: {self.flops / 1e12:,.3g} TFLOP, {self.n_tasks:,} tasks of two blocks of "
+            f"at most {self.block_rows:,} rows, {self.bytes_read / 1e9:,.3g} GB read{took}"
+        )
+
+
+def _describe_rows(plan: SearchPlan | BlockPlan) -> str:
+    rows = f"{plan.n_rows:,} rows in themselves" if plan.is_self else f"{plan.n_queries:,} in {plan.n_rows:,} rows"
+    return f"{rows} of width {plan.width}"
 
 
 def plan_search(queries: Any, base: Any, *, k: int = 1, exclude_self: bool = False) -> SearchPlan:
     """How long would `find_neighbors` take on these rows, on this machine, as busy as it is now?
 
-    A pilot of about two seconds runs both passes on tiles drawn from all over the rows, with the engine that they call
-    for, and times the reading of some blocks; half of its tiles show how candidates grow with the rows. The rest is
-    counting. Identical rows are taken to be rare: where they are
-    not, the search takes less.
+    A pilot of about two seconds runs both passes on tiles drawn from all over the rows, in the arithmetic that suits
+    them, and times the reading of some blocks; half of its tiles show how candidates grow with the rows. The rest is
+    counting. Identical rows are taken to be rare: where they are not, the search takes less.
 
     Args:
         queries: As `find_neighbors`; `StackedRows` are read in part only.
         base: As `find_neighbors`; the same object for a set searched in itself.
-        k: How many neighbours a query.
+        k: How many neighbours per query.
         exclude_self: As `find_neighbors`.
 
     Raises:
@@ -94,15 +134,18 @@ def plan_search(queries: Any, base: Any, *, k: int = 1, exclude_self: bool = Fal
         >>> plan.n_rows, plan.flops, 0 < plan.elapsed_s < 60
         (3000, 72000000.0, True)
     """
-    is_self = queries is base
-    query_rows, base_rows = as_request(queries, base, k, exclude_self)
+    request = Request(queries, base, k, exclude_self)
+    is_self = request.is_self
+    query_rows, base_rows = request.read_matrices()
     n_queries, (n_rows, width) = len(query_rows), base_rows.shape
     torch = load_torch_if_worthwhile(n_queries * n_rows * width)
-    pilot = _draw_pilot(query_rows, base_rows, k, is_self)
+    base_sample = _draw_tiles(base_rows, PILOT_TILES)
+    query_sample = base_sample if is_self else _draw_tiles(query_rows, PILOT_TILES // 4)
+    pilot = Problem(query_sample, base_sample, min(k, len(base_sample) - is_self), is_self)
     with thread_pool(torch) as pool:
-        engine = pool.submit(choose_engine, pilot, torch).result()
-        times = _time_passes(pilot, engine, pool)
-        growth, n_times = _grow(pilot, times, _time_passes(_halve(pilot), engine, pool), n_rows)
+        arithmetic = pool.submit(choose_arithmetic, pilot, torch).result()
+        times = time_passes(pilot, arithmetic, pool)
+        growth, n_times = _grow(pilot, times, time_passes(_halve(pilot), arithmetic, pool), n_rows)
     n_read = n_rows if is_self else n_rows + n_queries
     n_threads = pool._max_workers
     return SearchPlan(
@@ -110,22 +153,16 @@ def plan_search(queries: Any, base: Any, *, k: int = 1, exclude_self: bool = Fal
         n_rows,
         width,
         is_self,
-        engine.name,
+        arithmetic.name,
         n_threads,
         flops=2.0 * n_queries * n_rows * width / (2 if is_self else 1),
         bytes_read=_count_bytes(query_rows, base_rows, is_self),
-        memory_bytes=_FIXED_BYTES + _BYTES_A_ROW * n_read + 40.0 * k * n_queries,
+        memory_bytes=_FIXED_BYTES + _BYTES_PER_ROW * n_read + 40.0 * k * n_queries,
         scan_s=times.scan_s * _count_pilots(pilot, n_queries, n_rows),
         recheck_s=times.recheck_s * n_queries / len(pilot.queries) * n_times,
-        reading_s=_time_reading(base_rows) * n_read,
+        reading_s=time_reading(base_rows) * n_read,
         growth=growth,
     )
-
-
-def _draw_pilot(queries: npt.NDArray[Any], base: npt.NDArray[Any], k: int, is_self: bool) -> Task:
-    base_sample = _draw_tiles(base, _PILOT_TILES)
-    query_sample = base_sample if is_self else _draw_tiles(queries, _PILOT_TILES // 4)
-    return Task(query_sample, base_sample, min(k, len(base_sample) - is_self), is_self)
 
 
 def _draw_tiles(matrix: npt.NDArray[Any], most: int) -> UnitRows:
@@ -136,19 +173,18 @@ def _draw_tiles(matrix: npt.NDArray[Any], most: int) -> UnitRows:
     return UnitRows(rows, measure_norms(rows, "rows"))
 
 
-def _halve(pilot: Task) -> Task:
+def _halve(pilot: Problem) -> Problem:
     """The pilot with every second tile of its base."""
     rows = np.arange(len(pilot.base))
     half = replace(pilot.base, subset=rows[rows // TILE_ROWS % 2 == 0])
     return replace(pilot, queries=half if pilot.is_self else pilot.queries, base=half)
 
 
-def _grow(pilot: Task, times: PassTimes, half: PassTimes, n_rows: int) -> tuple[float, float]:
+def _grow(pilot: Problem, times: PassTimes, half: PassTimes, n_rows: int) -> tuple[float, float]:
     """Power by which candidates grow with rows, and how many times the pilot's a query has in the whole."""
     halved = _halve(pilot)
-    few, many = (
-        max(0.0, found.n_rechecked / len(task.queries) - task.k) for found, task in ((half, halved), (times, pilot))
-    )
+    few = max(0.0, half.n_rechecked / len(halved.queries) - halved.k)
+    many = max(0.0, times.n_rechecked / len(pilot.queries) - pilot.k)
     if many <= few or len(halved.base) == len(pilot.base):
         return 0.0, 1.0
     n_doublings = math.log2(len(pilot.base) / len(halved.base))
@@ -156,20 +192,21 @@ def _grow(pilot: Task, times: PassTimes, half: PassTimes, n_rows: int) -> tuple[
     return growth, (pilot.k + many * (n_rows / len(pilot.base)) ** growth) / (pilot.k + many)
 
 
-def _time_passes(task: Task, engine: Engine, pool: Any) -> PassTimes:
-    run = map if engine.has_own_threads else pool.map
-    return run_passes(task, engine, BestRows(len(task.queries), task.k), run)
+def time_passes(problem: Problem, arithmetic: Arithmetic, pool: ThreadPoolExecutor) -> PassTimes:
+    """Run both passes for their times alone."""
+    run = map if arithmetic.has_own_threads else pool.map
+    return run_passes(problem, arithmetic, BestRows(len(problem.queries), problem.k), run)
 
 
-def _count_pilots(pilot: Task, n_queries: int, n_rows: int) -> float:
+def _count_pilots(pilot: Problem, n_queries: int, n_rows: int) -> float:
     """How many times the pilot's pairs of rows the whole has."""
     if pilot.is_self:
         return (n_rows / len(pilot.base)) * (n_rows + TILE_ROWS) / (len(pilot.base) + TILE_ROWS)
     return (n_queries / len(pilot.queries)) * (n_rows / len(pilot.base))
 
 
-def _time_reading(matrix: npt.NDArray[Any]) -> float:
-    """Seconds a row to measure norms and to look for identical rows."""
+def time_reading(matrix: npt.NDArray[Any]) -> float:
+    """Seconds per row to measure norms and to look for identical rows."""
     n_block = block_rows_for(matrix.shape[1])
     starts = np.linspace(0, max(0, len(matrix) - n_block), _PILOT_READS).astype(np.int64)
     n_read = 0
@@ -187,3 +224,61 @@ def _count_bytes(queries: npt.NDArray[Any], base: npt.NDArray[Any], is_self: boo
     n_rounds = -(-n_tiles // count_resident_tiles(base.shape[1]))
     scans = (n_rounds + 1) / 2 if is_self else n_rounds
     return float(base.nbytes * (2 + scans) + (0 if is_self else 3 * queries.nbytes))
+
+
+def plan_by_blocks(queries: Any, base: Any, *, workers: Workers, k: int = 1, exclude_self: bool = False) -> BlockPlan:
+    """How many tasks, operations and bytes is this search for these workers, and how long should they take?
+
+    Args:
+        queries: As `find_neighbors`.
+        base: As `find_neighbors`; the same object for a set searched in itself.
+        workers: Who does it.
+        k: How many neighbours per query.
+        exclude_self: As `find_neighbors`.
+
+    Raises:
+        InputError: As `find_neighbors`, as far as shapes and the rows that are looked at show it.
+
+    Example:
+        >>> rows = np.random.default_rng(0).normal(size=(40_000, 8))
+        >>> plan = plan_by_blocks(rows, rows, workers=Workers(2), exclude_self=True)
+        >>> plan.block_rows, plan.n_tasks, plan.bytes_read == 3 * rows.nbytes
+        (16384, 6, True)
+    """
+    request = Request(queries, base, k, exclude_self)
+    is_self = request.is_self
+    query_rows, base_rows = request.read_matrices()
+    n_queries, (n_rows, width) = len(query_rows), base_rows.shape
+    block_rows = workers.choose_block_rows(n_queries, n_rows, is_self=is_self)
+    n_tasks = count_tasks(n_queries, n_rows, block_rows, is_self=is_self)
+    n_blocks = -(-n_queries // block_rows), -(-n_rows // block_rows)
+    # a set searched in itself: on a CPU a product serves both of its rows, on an accelerator only within a block
+    n_shared = n_rows * (n_rows if workers.device is None else min(n_rows, block_rows)) if is_self else 0
+    elapsed_s = math.nan
+    if workers.device is None:
+        here = plan_search(query_rows, base_rows, k=k, exclude_self=exclude_self)
+        elapsed_s = _time_worker(here, workers, n_blocks) / n_tasks * -(-n_tasks // workers.n_workers)
+    return BlockPlan(
+        n_queries,
+        n_rows,
+        width,
+        is_self,
+        block_rows,
+        n_tasks,
+        flops=2.0 * width * (n_queries * n_rows - n_shared / 2),
+        bytes_read=float(base_rows.nbytes * n_blocks[0] + (0 if is_self else query_rows.nbytes * n_blocks[1])),
+        elapsed_s=elapsed_s,
+    )
+
+
+def _time_worker(here: SearchPlan, workers: Workers, n_blocks: tuple[int, int]) -> float:
+    """Seconds of one worker that did all tasks: rows are read, and queries rechecked, again in every block.
+
+    Where candidates grow with the rows, a block has fewer of them.
+    """
+    n_query_blocks, n_base_blocks = n_blocks
+    n_here = here.n_rows + (0 if here.is_self else here.n_queries)
+    n_read = here.n_rows * n_query_blocks + (0 if here.is_self else here.n_queries * n_base_blocks)
+    recheck_s: float = here.recheck_s * n_base_blocks ** (1 - here.growth)
+    core_s = (here.scan_s + recheck_s) * here.n_threads
+    return core_s / workers.n_threads + here.reading_s * n_read / n_here

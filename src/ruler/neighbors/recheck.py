@@ -6,11 +6,11 @@ import numpy as np
 
 from ruler.core.arithmetic import iterate_blocks, similarity_of_unit_rows
 from ruler.core.checks import block_rows_for
-from ruler.core.types import FloatArray, IndexArray
-from ruler.neighbors.engines import SUB_BLOCK, Engine
-from ruler.neighbors.first_pass import Candidates, Run, Task
+from ruler.core.types import FloatArray, IndexArray, Neighbors
+from ruler.neighbors.first_pass import Candidates, Problem, Run
+from ruler.neighbors.tiles import SUB_BLOCK, Arithmetic
 
-_MOST_ROWS = 4096
+MOST_ROWS = 4096
 _FIRST_LOOK = 32
 _UNDER_ALL = -1.5  # below every similarity, above what stands for the row itself
 
@@ -28,6 +28,11 @@ class BestRows:
         self.similarity = np.full((self.n_queries, self.k), -np.inf)
         self.index = np.full((self.n_queries, self.k), np.iinfo(np.int64).max)
 
+    @property
+    def neighbors(self) -> Neighbors:
+        """What was found, as the answer of a search."""
+        return Neighbors(self.similarity, self.index)
+
     def merge(self, rows: IndexArray, columns: IndexArray, values: FloatArray) -> None:
         """Take in pairs (query, base row) with their exact similarity; a pair may come only once."""
         touched = np.unique(rows)
@@ -43,39 +48,39 @@ class BestRows:
         self.index[rows[keep], place[keep]] = columns[keep]
 
 
-def recheck(task: Task, candidates: Candidates, best: BestRows, engine: Engine, run: Run) -> None:
+def recheck(problem: Problem, candidates: Candidates, best: BestRows, arithmetic: Arithmetic, run: Run) -> None:
     """Merge into ``best`` whatever the candidate sub-blocks hold."""
-    slack = 4 * (task.base.width + 4) * float(np.finfo(np.float64).eps)
+    slack = 4 * (problem.base.width + 4) * float(np.finfo(np.float64).eps)
     groups = _group_by_block(candidates)
     peaks = np.empty(len(candidates))
     for group, values in zip(
-        groups, run(lambda g: _products(task, candidates, g, engine).max(axis=1), groups), strict=True
+        groups, run(lambda g: _products(problem, candidates, g, arithmetic).max(axis=1), groups), strict=True
     ):
         peaks[group] = values
-    kth_peak = _kth_largest(candidates.rows, peaks, task.k, best.n_queries)
+    kth_peak = _kth_largest(candidates.rows, peaks, problem.k, best.n_queries)
     floor = np.maximum(np.maximum(best.similarity[:, -1], kth_peak) - slack, _UNDER_ALL)
     kept = candidates.where(peaks >= floor[candidates.rows])
     if not len(kept):
         return
-    pairs = run(lambda group: _pairs_above(task, kept, group, floor, engine), _group_by_block(kept))
+    pairs = run(lambda group: _pairs_above(problem, kept, group, floor, arithmetic), _group_by_block(kept))
     rows, columns = (np.concatenate(part) for part in zip(*pairs, strict=True))
-    _merge_pairs(task, best, rows, columns, run)
+    _merge_pairs(problem, best, rows, columns, run)
 
 
 def _group_by_block(candidates: Candidates) -> list[IndexArray]:
     order = np.argsort(candidates.blocks, kind="stable")
     cuts = np.flatnonzero(np.diff(candidates.blocks[order])) + 1
     groups = np.split(order, cuts) if len(order) else []
-    return [group[start:stop] for group in groups for start, stop in iterate_blocks(len(group), _MOST_ROWS)]
+    return [group[start:stop] for group in groups for start, stop in iterate_blocks(len(group), MOST_ROWS)]
 
 
-def _products(task: Task, candidates: Candidates, group: IndexArray, engine: Engine) -> FloatArray:
+def _products(problem: Problem, candidates: Candidates, group: IndexArray, arithmetic: Arithmetic) -> FloatArray:
     """Float64 products of the group's queries with the rows of its sub-block, (len(group), rows of the block)."""
     rows = candidates.rows[group]
     start = int(candidates.blocks[group[0]]) * SUB_BLOCK
-    stop = min(start + SUB_BLOCK, len(task.base))
-    products = engine.products(task.queries.take(rows), task.base.block(start, stop))
-    if task.is_self:
+    stop = min(start + SUB_BLOCK, len(problem.base))
+    products = arithmetic.products(problem.queries.take(rows), problem.base.block(start, stop))
+    if problem.is_self:
         own = (rows >= start) & (rows < stop)
         products[own, rows[own] - start] = -np.inf
     return products
@@ -92,14 +97,14 @@ def _kth_largest(rows: IndexArray, values: FloatArray, k: int, n_rows: int) -> F
 
 
 def _pairs_above(
-    task: Task, candidates: Candidates, group: IndexArray, floor: FloatArray, engine: Engine
+    problem: Problem, candidates: Candidates, group: IndexArray, floor: FloatArray, arithmetic: Arithmetic
 ) -> tuple[IndexArray, IndexArray]:
     rows = candidates.rows[group]
-    row, column = np.nonzero(_products(task, candidates, group, engine) >= floor[rows, None])
+    row, column = np.nonzero(_products(problem, candidates, group, arithmetic) >= floor[rows, None])
     return rows[row], column + int(candidates.blocks[group[0]]) * SUB_BLOCK
 
 
-def _merge_pairs(task: Task, best: BestRows, rows: IndexArray, columns: IndexArray, run: Run) -> None:
+def _merge_pairs(problem: Problem, best: BestRows, rows: IndexArray, columns: IndexArray, run: Run) -> None:
     """Exact similarities of the pairs, lowest base rows first: where the k-th best is 1, later rows cannot win."""
     order = np.lexsort((columns, rows))
     rows, columns = rows[order], columns[order]
@@ -107,18 +112,20 @@ def _merge_pairs(task: Task, best: BestRows, rows: IndexArray, columns: IndexArr
     start, stop = 0, _FIRST_LOOK
     while len(rows):
         now = (place >= start) & (place < stop)
-        best.merge(rows[now], columns[now], _similarities(task, rows[now], columns[now], run))
+        best.merge(rows[now], columns[now], _similarities(problem, rows[now], columns[now], run))
         is_settled = (best.similarity[rows, -1] == 1.0) & (best.index[rows, -1] < columns)
         rest = (place >= stop) & ~is_settled
         rows, columns, place = rows[rest], columns[rest], place[rest]
         start, stop = stop, 4 * stop
 
 
-def _similarities(task: Task, rows: IndexArray, columns: IndexArray, run: Run) -> FloatArray:
+def _similarities(problem: Problem, rows: IndexArray, columns: IndexArray, run: Run) -> FloatArray:
     def compare(span: tuple[int, int]) -> FloatArray:
         pairs = slice(*span)
-        value: FloatArray = similarity_of_unit_rows(task.queries.take(rows[pairs]), task.base.take(columns[pairs]))
+        value: FloatArray = similarity_of_unit_rows(
+            problem.queries.take(rows[pairs]), problem.base.take(columns[pairs])
+        )
         return value
 
-    spans = iterate_blocks(len(rows), max(1, block_rows_for(task.base.width) // 4))
+    spans = iterate_blocks(len(rows), max(1, block_rows_for(problem.base.width) // 4))
     return np.concatenate([np.empty(0), *run(compare, spans)])

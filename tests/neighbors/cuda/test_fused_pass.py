@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from ruler.neighbors import find_neighbors
-from ruler.neighbors.cuda import accelerator, fused_pass, operands
+from ruler.neighbors.cuda import fused_pass, operands
+from ruler.neighbors.cuda.engine import CudaEngine, load_rows
+from ruler.neighbors.engines import Request
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from reference import KINDS
@@ -22,9 +24,9 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 def small(monkeypatch):
     """Spans of 64 rows, so that a few hundred rows are many bands, and no problem too small."""
     pytest.importorskip("triton", reason="the kernels need Triton, which torch for CUDA brings")
-    monkeypatch.setattr(fused_pass, "_WORTH_FUSING", 0)
-    monkeypatch.setattr(fused_pass, "_FEWEST_ROWS", 65)
-    monkeypatch.setattr(fused_pass, "_SAMPLE_ROWS", 64)
+    monkeypatch.setattr(fused_pass, "WORTH_FUSING", 0)
+    monkeypatch.setattr(fused_pass, "FEWEST_ROWS", 65)
+    monkeypatch.setattr(fused_pass, "SAMPLE_ROWS", 64)
     monkeypatch.setattr(fused_pass, "can_fuse", lambda torch, matrix: True)
     narrow = replace(fused_pass.NARROW, span=128, rows=64, columns=64)
     monkeypatch.setattr(fused_pass, "NARROW", narrow)
@@ -32,9 +34,7 @@ def small(monkeypatch):
 
 
 def _search(queries, base, k, exclude_self):
-    return accelerator.search_on_accelerator(
-        queries, base, names=("queries", "base"), k=k, exclude_self=exclude_self, device=DEVICE
-    )
+    return CudaEngine().search(Request(queries, base, k=k, exclude_self=exclude_self, device=DEVICE))
 
 
 def _assert_equal(found, expected):
@@ -57,12 +57,12 @@ def test_any_width_and_two_sets(small, width, random):
 
 
 def test_a_full_buffer_is_emptied_in_between(small, random, monkeypatch):
-    monkeypatch.setattr(fused_pass, "_MOST_FOUND", 2 * 128**2)
+    monkeypatch.setattr(fused_pass, "MOST_FOUND", 2 * 128**2)
     monkeypatch.setattr(fused_pass, "measure_parts", lambda *args: 1)
     launches = []
-    launch = fused_pass.FusedScan._launch
+    launch = fused_pass.FusedScan.launch
     monkeypatch.setattr(
-        fused_pass.FusedScan, "_launch", lambda scan, spans: (launches.append(len(spans)), launch(scan, spans))
+        fused_pass.FusedScan, "launch", lambda scan, spans: (launches.append(len(spans)), launch(scan, spans))
     )
     rows = np.ones((400, 4)) + 1e-5 * random.normal(size=(400, 4))
     _assert_equal(_search(rows, rows, 2, True), find_neighbors(rows, rows, k=2, exclude_self=True))
@@ -72,13 +72,13 @@ def test_a_full_buffer_is_emptied_in_between(small, random, monkeypatch):
 @pytest.mark.parametrize(("spread", "n_parts"), [(1.0, 1), (0.1, 3), (1e-6, 0)])
 def test_tight_data_is_stored_in_more_parts(spread, n_parts, random):
     rows = torch.from_numpy(1.0 + spread * random.normal(size=(4000, 32)))
-    loaded = accelerator.load_rows(torch, rows.numpy(), "rows", "cpu")
+    loaded = load_rows(torch, rows.numpy(), "rows", "cpu")
     assert operands.measure_parts(torch, loaded, loaded, 1) == n_parts
 
 
 @pytest.mark.parametrize("n_parts", [1, 3])
 def test_no_product_is_further_off_than_its_bound(n_parts, random):
-    loaded = accelerator.load_rows(torch, random.normal(size=(500, 60)), "rows", "cpu")
+    loaded = load_rows(torch, random.normal(size=(500, 60)), "rows", "cpu")
     stored = operands.store_rows(torch, loaded, loaded, True, n_parts)
     exact = loaded.block(0, 500) @ loaded.block(0, 500).T
     off = (stored.queries.double() @ stored.base.double().T)[:500, :500] - exact
@@ -86,7 +86,7 @@ def test_no_product_is_further_off_than_its_bound(n_parts, random):
 
 
 def test_small_problems_stay_with_plain_torch(random):
-    loaded = accelerator.load_rows(torch, random.normal(size=(100, 4)), "rows", "cpu")
+    loaded = load_rows(torch, random.normal(size=(100, 4)), "rows", "cpu")
     assert fused_pass.choose_parts(torch, loaded, loaded, 1) == 0
 
 
@@ -115,16 +115,16 @@ def test_tensors_that_the_kernels_cannot_read_stay_with_plain_torch():
 def test_full_size_tiles_agree_with_plain_torch(width, monkeypatch):
     rows = torch.randn(20_000, width, device="cuda", generator=torch.Generator("cuda").manual_seed(width))
     for k, base in ((1, rows), (5, rows), (1, rows[:9000].contiguous())):
-        monkeypatch.setattr(fused_pass, "_WORTH_FUSING", 1e30)
+        monkeypatch.setattr(fused_pass, "WORTH_FUSING", 1e30)
         expected = find_neighbors(rows, base, k=k, exclude_self=base is rows)
-        monkeypatch.setattr(fused_pass, "_WORTH_FUSING", 0)
+        monkeypatch.setattr(fused_pass, "WORTH_FUSING", 0)
         _assert_equal(find_neighbors(rows, base, k=k, exclude_self=base is rows), expected)
 
 
 @pytest.mark.parametrize("is_self", [True, False])
 @pytest.mark.parametrize("shape", [fused_pass.NARROW, fused_pass.WIDE])
 def test_bands_cover_all_spans_in_grids_that_can_be_launched(shape, is_self, monkeypatch):
-    monkeypatch.setattr(fused_pass, "_MOST_PROGRAMS", 10 * shape.programs)
+    monkeypatch.setattr(fused_pass, "MOST_PROGRAMS", 10 * shape.programs)
     n_queries, n_base = (60_000, 60_000) if is_self else (30_000, 60_000)
     spans, bands = fused_pass.plan_spans(n_queries, n_base, shape, is_self=is_self)
     n_query_spans, n_base_spans = -(-n_queries // shape.span), -(-n_base // shape.span)

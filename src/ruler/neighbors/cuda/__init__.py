@@ -1,1 +1,1 @@
-"""The same search on an NVIDIA GPU: the door is `accelerator.py`, as `search.py` is on the CPU."""
+"""The same search on an NVIDIA GPU: `engine.py`, as `cpu.py` for the processor."""

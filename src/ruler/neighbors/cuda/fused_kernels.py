@@ -1,6 +1,6 @@
 """Triton kernels: tile products that name, without leaving the chip, the pairs a search must look at again.
 
-A tile of products stays in registers. It is held against one bar a row (and a column, where a set is searched in
+A tile of products stays in registers. It is compared with one bar per row (and per column, where a set is searched in
 itself, so that half of the tiles do); only pairs that reach a bar are written, which a third of the tiles or fewer do.
 """
 

@@ -14,25 +14,25 @@ from ruler.core.arithmetic import iterate_blocks
 from ruler.core.precision import tensor_cores
 from ruler.core.progress import show_progress
 from ruler.neighbors.cuda.operands import NARROW_WIDTH, measure_parts, store_rows
-from ruler.neighbors.cuda.pairs import BestPairs, Pairs
+from ruler.neighbors.cuda.scan import BestPairs, Pairs
 
 MOST_NEIGHBORS = 16
-_WORTH_FUSING = 1e12  # multiply-adds; under it the kernels take longer to load than they save
-_FEWEST_ROWS = 1 << 13
-_SAMPLE_ROWS = 1024
-_RUN_ROWS = 32  # rows a run of the sample: a multiple of the number of slots
+WORTH_FUSING = 1e12  # multiply-adds; under it the kernels take longer to load than they save
+FEWEST_ROWS = 1 << 13
+SAMPLE_ROWS = 1024
+_RUN_ROWS = 32  # rows per run of the sample: a multiple of the number of slots
 _SEED_BYTES = 1 << 29
-_MOST_FOUND = 1 << 26
+MOST_FOUND = 1 << 26
 _PAIR_BYTES = 12
-_BANDS_A_DOUBLING = 4
-_PAIRS_A_PROGRAM = 8
+_BANDS_PER_DOUBLING = 4
+_PAIRS_PER_PROGRAM = 8
 _SLOT_BLOCK = 1024
-_MOST_PROGRAMS = (1 << 31) - 1  # of a grid, by CUDA
+MOST_PROGRAMS = (1 << 31) - 1  # of a grid, by CUDA
 
 
 @dataclass(frozen=True)
 class TileShape:
-    """How a kernel cuts its work: rows a span, rows and columns a tile, columns a slice of the width."""
+    """How a kernel cuts its work: rows per span, rows and columns per tile, columns per slice of the width."""
 
     span: int
     rows: int
@@ -43,12 +43,12 @@ class TileShape:
 
     @property
     def programs(self) -> int:
-        """Of a pair of spans: one a tile, or one a row of tiles where a program holds all of its width."""
+        """Of a pair of spans: one per tile, or one per row of tiles where a program holds all of its width."""
         n_rows = self.span // self.rows
         return n_rows * (self.span // self.columns) if self.slice else n_rows
 
 
-# Two programs a multiprocessor hide each other's start and end: on an H200 as fast as any larger tile, or faster.
+# Two programs per multiprocessor hide each other's start and end: on an H200 as fast as any larger tile, or faster.
 NARROW = TileShape(span=4096, rows=128, columns=128, slice=0, n_warps=4, n_stages=2)
 WIDE = TileShape(span=2048, rows=128, columns=128, slice=64, n_warps=4, n_stages=3)
 
@@ -78,7 +78,7 @@ def can_launch(torch: Any, device: Any) -> bool:
 def choose_parts(torch: Any, queries: Any, base: Any, k: int) -> int:
     """In how many parts rows are stored for the fused pass; 0 where it does not suit the device, size or data."""
     work = float(len(queries)) * len(base) * base.width
-    if work < _WORTH_FUSING or len(base) < _FEWEST_ROWS or k > MOST_NEIGHBORS:
+    if work < WORTH_FUSING or len(base) < FEWEST_ROWS or k > MOST_NEIGHBORS:
         return 0
     if not (can_fuse(torch, base.matrix) and can_fuse(torch, queries.matrix)):
         return 0
@@ -105,8 +105,8 @@ def plan_spans(
     begins = np.searchsorted(distance[is_needed], np.arange(n_base_spans + 1))
     edges = [0]
     while edges[-1] < n_base_spans:
-        edges.append(min(n_base_spans, edges[-1] + max(1, edges[-1] // _BANDS_A_DOUBLING)))
-    most = _MOST_PROGRAMS // shape.programs
+        edges.append(min(n_base_spans, edges[-1] + max(1, edges[-1] // _BANDS_PER_DOUBLING)))
+    most = MOST_PROGRAMS // shape.programs
     bands = ((int(begins[a]), int(begins[b])) for a, b in pairwise(edges))
     return spans, [
         (start + first, start + last) for start, stop in bands for first, last in iterate_blocks(stop - start, most)
@@ -149,7 +149,7 @@ class FusedScan:
                 advance(stop - start)
 
     def _make_room(self) -> None:
-        torch, capacity = self.torch, _MOST_FOUND
+        torch, capacity = self.torch, MOST_FOUND
         if self._device.type == "cuda":
             free_bytes, _ = torch.cuda.mem_get_info(self._device)
             capacity = min(capacity, max(2 * self._shape.span**2, free_bytes // (8 * _PAIR_BYTES)))
@@ -163,7 +163,7 @@ class FusedScan:
         """Lower bounds from a sample of the base: without them the first band would keep every pair."""
         torch, n_slots = self.torch, self._slots.shape[1]
         n_runs = len(self.base) // _RUN_ROWS
-        first = np.unique(np.linspace(0, n_runs - 1, _SAMPLE_ROWS // _RUN_ROWS).astype(np.int64)) * _RUN_ROWS
+        first = np.unique(np.linspace(0, n_runs - 1, SAMPLE_ROWS // _RUN_ROWS).astype(np.int64)) * _RUN_ROWS
         sample = torch.from_numpy((first[:, None] + np.arange(_RUN_ROWS)).ravel()).to(self._device)
         near = self._stored.base[sample].float()
         for start, stop in iterate_blocks(len(self.queries), _SEED_BYTES // (4 * (len(sample) + near.shape[1]))):
@@ -184,7 +184,7 @@ class FusedScan:
 
     def _scan(self, spans: Any, start: int, stop: int) -> None:
         """Scan a band; where the pairs found outgrow the room, recheck them and scan its halves."""
-        self._launch(spans[start:stop])
+        self.launch(spans[start:stop])
         n_before, n_now = self._n_found, int(self._counter)
         self._raise_slots(n_before, min(n_now, self._capacity))
         if n_now < self._capacity:  # a counter at its end says that kernels stopped writing
@@ -198,7 +198,8 @@ class FusedScan:
             if part[0] < part[1]:
                 self._scan(spans, *part)
 
-    def _launch(self, spans: Any) -> None:
+    def launch(self, spans: Any) -> None:
+        """Start the kernel on some pairs of spans."""
         shape, stored, bars = self._shape, self._stored, self._bars()
         self._counter.fill_(self._n_found)
         room = (bars, bars, spans, self._counter, self._found, self._values)
@@ -258,9 +259,9 @@ class FusedScan:
         a, b = self.queries.matrix, self.base.matrix
         products = torch.empty(len(rows), dtype=torch.float64, device=self._device)
         if len(rows):
-            self._kernels.multiply_pairs[(-(-len(rows) // _PAIRS_A_PROGRAM),)](
+            self._kernels.multiply_pairs[(-(-len(rows) // _PAIRS_PER_PROGRAM),)](
                 *(a, b, query, near, products, len(rows), self.base.width, a.stride(0), b.stride(0)),
-                PAIRS=_PAIRS_A_PROGRAM,
+                PAIRS=_PAIRS_PER_PROGRAM,
                 BLOCK_WIDTH=min(256, 1 << max(4, (self.base.width - 1).bit_length())),
             )
         norms = self.queries.device_norms[query] * self.base.device_norms[near]

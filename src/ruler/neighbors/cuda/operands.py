@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from ruler.core.arithmetic import iterate_blocks
-from ruler.neighbors.cuda.pairs import rows_for
+from ruler.neighbors.cuda.scan import rows_for
 
 _PILOT_QUERIES = 512
 _PILOT_ROWS = 1 << 16
 _PEAK_ROWS = 16
-_FEW_PAIRS = 16.0  # a query beyond k: looking at them again costs less than a finer pass
+_FEW_PAIRS = 16.0  # per query beyond k: looking at them again costs less than a finer pass
 _ROUNDING = {1: 2.0**-11, 3: 2.0**-22}  # of a row of norm 1, at most
 _PADDING = 4096  # rows: a multiple of every span
 _SLICE = 64  # columns: a multiple of every slice
@@ -57,7 +57,7 @@ def _evenly(torch: Any, rows: Any, most: int) -> Any:
 
 
 def _bound(torch: Any, rounding: float, n_columns: int) -> float:
-    """Rounding costs what Cauchy-Schwarz allows; sums of at most 1 in magnitude are cut off once an addend."""
+    """Rounding costs what Cauchy-Schwarz allows; sums of at most 1 in magnitude are cut off once per addend."""
     return float(1.01 * (rounding + _TRUNCATION * (n_columns + 2) * torch.finfo(torch.float32).eps) + _STORING)
 
 

@@ -1,19 +1,62 @@
-"""The two passes of a search among distinct rows on a torch device."""
+"""The two passes of a search among distinct rows on a torch device, with similarities equal to the CPU's to the bit."""
 
 from dataclasses import dataclass, field
 from typing import Any
 
-from ruler.core.arithmetic import iterate_blocks
+from ruler.core.arithmetic import iterate_blocks, similarity_of_unit_rows
 from ruler.core.progress import show_progress
-from ruler.neighbors.cuda.pairs import BestPairs, Pairs, rows_for
-from ruler.neighbors.engines import SUB_BLOCK
+from ruler.neighbors.tiles import SUB_BLOCK
 
 LARGEST_BLOCK = 1 << 15
 _CHUNK_BYTES = 1 << 29
-_MOST_HELD = 1 << 25
+MOST_HELD = 1 << 25
 _TENSOR_CORE_LOSS = 8.0  # tensor cores truncate where the processor rounds
 
 Span = tuple[int, int]
+
+
+def rows_for(width: int) -> int:
+    """How many rows of this width make a chunk of 512 MB in float64."""
+    return max(SUB_BLOCK, _CHUNK_BYTES // (8 * width))
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Queries and base rows with their exact similarity: k per query, ordered by query, best first."""
+
+    rows: Any
+    columns: Any
+    values: Any
+
+
+class BestPairs:
+    """The best pairs so far; k empty places per query at first."""
+
+    def __init__(self, torch: Any, queries: Any, base: Any, k: int) -> None:
+        self._torch, self._queries, self._base, self._k = torch, queries, base, k
+        rows = torch.arange(len(queries), device=base.matrix.device).repeat_interleave(k)
+        nobody = torch.full_like(rows, torch.iinfo(torch.int64).max)
+        self.pairs = Pairs(rows, nobody, torch.full_like(rows, -torch.inf, dtype=torch.float64))
+
+    def merge(self, rows: Any, columns: Any) -> None:
+        """Take in new pairs and keep the k best per query, ties by smallest base row."""
+        torch, known = self._torch, self.pairs
+        spans = iterate_blocks(len(rows), rows_for(self._base.width) // 4)
+        values = [
+            similarity_of_unit_rows(self._queries.take(rows[a:b]), self._base.take(columns[a:b])) for a, b in spans
+        ]
+        rows, columns = torch.cat([known.rows, rows]), torch.cat([known.columns, columns])
+        similarity = torch.cat([known.values, *values])
+        order = torch.argsort(columns, stable=True)
+        for key in (-similarity, rows):  # stable, so the last key counts most
+            order = order[torch.argsort(key[order], stable=True)]
+        place = torch.arange(len(rows), device=rows.device) - torch.searchsorted(rows[order], rows[order])
+        best = order[place < self._k]
+        self.pairs = Pairs(rows[best], columns[best], similarity[best])
+
+    def kth_values(self) -> Any:
+        """The lowest of the k similarities of each query, -inf where fewer are known."""
+        return self.pairs.values.view(-1, self._k)[:, -1]
 
 
 @dataclass
@@ -58,7 +101,7 @@ class DeviceScan:
         self._best_pairs = BestPairs(self.torch, self.queries, self.base, self.k)
 
     def _choose_block_rows(self) -> int:
-        """Rows a block, so that products take at most an eighth of the free memory."""
+        """Rows per block, so that products take at most an eighth of the free memory."""
         if self.base.matrix.device.type != "cuda":
             return LARGEST_BLOCK // 2
         free_bytes, _ = self.torch.cuda.mem_get_info(self.base.matrix.device)
@@ -87,7 +130,7 @@ class DeviceScan:
 
     def run(self) -> Pairs:
         """The k best base rows of every query."""
-        self.multiply_all(recheck_at=_MOST_HELD)
+        self.multiply_all(recheck_at=MOST_HELD)
         return self._recheck()
 
     def multiply_all(self, recheck_at: int | None = None) -> None:
@@ -150,7 +193,7 @@ class DeviceScan:
             waiting: list[tuple[Any, Any]] = []
             for chunk in self.torch.argsort(rows).split(max(1, _CHUNK_BYTES // (4 * SUB_BLOCK * self.base.width))):
                 waiting.append(self._pairs_near_top(rows[chunk], blocks[chunk], floor))
-                if sum(len(part) for part, _ in waiting) > _MOST_HELD:
+                if sum(len(part) for part, _ in waiting) > MOST_HELD:
                     self._merge(waiting)
                     waiting = []
             if waiting:
@@ -176,11 +219,11 @@ class DeviceScan:
 
     def _columns_of(self, blocks: Any) -> Any:
         """Base rows of each sub-block, (n, SUB_BLOCK); past the end where a block is short."""
-        blocks_a_block = self._block_rows // SUB_BLOCK
-        first = blocks // blocks_a_block * self._block_rows
+        per_block = self._block_rows // SUB_BLOCK
+        first = blocks // per_block * self._block_rows
         n_rows = (len(self.base) - first).clamp(max=self._block_rows)
         step = (n_rows + SUB_BLOCK - 1) // SUB_BLOCK
-        inside = (blocks % blocks_a_block)[:, None] + step[:, None] * self.torch.arange(SUB_BLOCK, device=blocks.device)
+        inside = (blocks % per_block)[:, None] + step[:, None] * self.torch.arange(SUB_BLOCK, device=blocks.device)
         return self.torch.where(inside < n_rows[:, None], first[:, None] + inside, len(self.base))
 
     def _merge(self, waiting: list[tuple[Any, Any]]) -> None:

@@ -2,14 +2,13 @@
 
 import numpy as np
 import pytest
-from tests.experiment.fake_ray import FakeRay, RayTaskError, WorkerCrashedError
+from tests.neighbors.fake_ray import FakeRay, RayTaskError, WorkerCrashedError
 
 from ruler.core.errors import ClusterError, DataMismatchError, InputError
 from ruler.core.types import Neighbors
-from ruler.experiment.executors.blocks import find_workers, search_on_ray
-from ruler.neighbors import find_neighbors, workers
-from ruler.neighbors.sharded import searching_by_blocks
-from ruler.neighbors.workers import Workers
+from ruler.neighbors import blocks, find_neighbors
+from ruler.neighbors.blocks import Workers, searching_by_blocks
+from ruler.neighbors.ray import find_workers, run_on_ray
 
 ROWS = np.random.default_rng(0).normal(size=(90, 4))
 CPU = {"CPU": 1.0}
@@ -23,7 +22,7 @@ def assert_same(found: Neighbors, expected: Neighbors) -> None:
 def test_answers_are_those_of_one_process_whatever_the_order() -> None:
     queries = ROWS[:30] + 0.1
     ray = FakeRay()
-    with searching_by_blocks(search_on_ray(ray, CPU), block_rows=16):
+    with searching_by_blocks(run_on_ray(ray, CPU), block_rows=16):
         own, other = find_neighbors(ROWS, ROWS, k=2, exclude_self=True), find_neighbors(queries, ROWS)
     assert_same(own, find_neighbors(ROWS, ROWS, k=2, exclude_self=True))
     assert_same(other, find_neighbors(queries, ROWS))
@@ -32,11 +31,11 @@ def test_answers_are_those_of_one_process_whatever_the_order() -> None:
 
 
 def test_more_workers_get_more_tasks_and_give_the_same_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "_MOST_ROWS", 64)
+    monkeypatch.setattr(blocks, "MOST_ROWS", 64)
     expected, n_tasks = find_neighbors(ROWS, ROWS, k=2, exclude_self=True), []
     for n_workers in (1, 5, 100):
         ray = FakeRay({"CPU": n_workers})
-        with searching_by_blocks(search_on_ray(ray, CPU), workers=find_workers(ray, CPU)):
+        with searching_by_blocks(run_on_ray(ray, CPU), workers=find_workers(ray, CPU)):
             assert_same(find_neighbors(ROWS, ROWS, k=2, exclude_self=True), expected)
         n_tasks.append(len(ray.pairs))
     assert n_tasks == [6, 21, 276]  # blocks of 32, 16 and, though 400 tasks were wanted, 4 rows
@@ -45,7 +44,7 @@ def test_more_workers_get_more_tasks_and_give_the_same_answer(monkeypatch: pytes
 def test_a_task_declares_its_cores_and_its_share_of_a_gpu() -> None:
     ray = FakeRay({"CPU": 8.0, "GPU": 1.0})
     for needs, device in (({"CPU": 2, "GPU": 0.25}, "cuda"), ({"CPU": 2}, None)):
-        with searching_by_blocks(search_on_ray(ray, needs), workers=find_workers(ray, needs)):
+        with searching_by_blocks(run_on_ray(ray, needs), workers=find_workers(ray, needs)):
             find_neighbors(ROWS, ROWS, exclude_self=True)
         asked = ray.asked[-1]
         assert (asked["num_cpus"], asked["num_gpus"]) == (2, needs.get("GPU", 0))
@@ -83,6 +82,6 @@ def test_workers_are_counted_on_each_node() -> None:
     ],
 )
 def test_what_goes_wrong_is_told_in_our_words(failure: Exception, kind: type[Exception], message: str) -> None:
-    run = search_on_ray(FakeRay(failure=failure), CPU)
+    run = run_on_ray(FakeRay(failure=failure), CPU)
     with searching_by_blocks(run, block_rows=4), pytest.raises(kind, match=message):
         find_neighbors(ROWS, ROWS, exclude_self=True)

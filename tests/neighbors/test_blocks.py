@@ -14,8 +14,8 @@ from ruler.core.errors import InputError
 from ruler.core.stacked import StackedRows
 from ruler.embeddings import load_embeddings
 from ruler.neighbors import find_neighbors, first_pass
-from ruler.neighbors.search import search_both
-from ruler.neighbors.sharded import find_neighbors_by_blocks, over_devices, search_pair
+from ruler.neighbors.blocks import Workers, count_tasks, find_neighbors_by_blocks, over_devices, search_pair
+from ruler.neighbors.cpu import search_both
 
 sys.path.insert(0, str(Path(__file__).parent))
 from reference import row_sets
@@ -64,9 +64,9 @@ def test_both_sides_are_two_searches(queries, base, k):
 
 @pytest.mark.parametrize("width", [4, 32])
 def test_many_tiles_with_twins_across_blocks(width, monkeypatch):
-    monkeypatch.setattr(first_pass, "_MOST_RESIDENT_TILES", 2)
-    monkeypatch.setattr(first_pass, "_PANEL_TILES", 1)
-    monkeypatch.setattr(first_pass, "_MOST_HELD", 1000)  # shortlists are emptied often
+    monkeypatch.setattr(first_pass, "MOST_RESIDENT_TILES", 2)
+    monkeypatch.setattr(first_pass, "PANEL_TILES", 1)
+    monkeypatch.setattr(first_pass, "MOST_HELD", 1000)  # shortlists are emptied often
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(5000, width)).astype(np.float32)
     rows[rng.integers(0, 5000, 700)] = rows[rng.integers(0, 5000, 700)]
@@ -84,8 +84,8 @@ def test_many_tiles_with_twins_across_blocks(width, monkeypatch):
 )
 @pytest.mark.parametrize("n_resident", [1, 2, 4, 64])
 def test_each_pair_of_tiles_is_multiplied_once(n_queries, n_base, is_self, n_resident, monkeypatch):
-    monkeypatch.setattr(first_pass, "_PANEL_TILES", 2)
-    panels = first_pass._panels(n_queries, n_base, is_self, n_resident)
+    monkeypatch.setattr(first_pass, "PANEL_TILES", 2)
+    panels = first_pass.list_panels(n_queries, n_base, is_self, n_resident)
     pairs = sorted(itertools.chain.from_iterable(panels))
     every = itertools.product(range(n_queries), range(n_base))
     assert pairs == [(i, j) for i, j in every if i <= j or not is_self]
@@ -163,6 +163,19 @@ def test_devices_give_the_answer_of_the_processor():
     devices = [f"cuda:{i}" for i in range(torch.cuda.device_count())]
     found = find_neighbors_by_blocks(rows, rows, k=2, block_rows=9000, exclude_self=True, run=over_devices(devices))
     assert_same(found, find_neighbors(rows, rows, k=2, exclude_self=True, device="cpu"))
+
+
+@pytest.mark.parametrize("is_self", [True, False])
+@pytest.mark.parametrize("n_rows", [5_000, 262_144, 3_000_000])
+@pytest.mark.parametrize(("device", "most"), [(None, 1 << 18), ("cuda", 1 << 20)])
+def test_every_worker_gets_several_tasks_none_tiny(n_rows, is_self, device, most):
+    for n_workers in (1, 2, 8, 64, 1000):
+        rows = Workers(n_workers, device=device).choose_block_rows(10_000, n_rows, is_self=is_self)
+        assert most // 16 <= rows <= most
+        if rows > most // 16:
+            assert count_tasks(10_000, n_rows, rows, is_self=is_self) >= 4 * n_workers
+        if rows < most:
+            assert count_tasks(10_000, n_rows, 2 * rows, is_self=is_self) < 4 * n_workers
 
 
 def test_arguments_are_those_of_find_neighbors():

@@ -5,7 +5,9 @@ import numpy as np
 import pytest
 
 from ruler.neighbors import find_neighbors
-from ruler.neighbors.cuda import accelerator, scan
+from ruler.neighbors.cuda import scan
+from ruler.neighbors.cuda.engine import CudaEngine
+from ruler.neighbors.engines import Request
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from reference import KINDS
@@ -22,9 +24,7 @@ def test_answer_is_that_of_the_cpu_engines(device, kind, k, exclude_self, random
     rows = KINDS[kind](random, 1300, 11)
     expected = find_neighbors(rows, rows, k=k, exclude_self=exclude_self)
     for base in (rows, rows.copy()):
-        found = accelerator.search_on_accelerator(
-            rows, base, names=("queries", "base"), k=k, exclude_self=exclude_self, device=device
-        )
+        found = CudaEngine().search(Request(rows, base, k=k, exclude_self=exclude_self, device=device))
         np.testing.assert_array_equal(found.similarity, expected.similarity)
         np.testing.assert_array_equal(found.index, expected.index)
 
@@ -32,11 +32,9 @@ def test_answer_is_that_of_the_cpu_engines(device, kind, k, exclude_self, random
 @pytest.mark.parametrize("device", DEVICES)
 def test_held_candidates_are_rechecked_in_between(device, random, monkeypatch):
     monkeypatch.setattr(scan, "LARGEST_BLOCK", 512)
-    monkeypatch.setattr(scan, "_MOST_HELD", 50)
+    monkeypatch.setattr(scan, "MOST_HELD", 50)
     rows = random.normal(size=(1000, 6))
-    found = accelerator.search_on_accelerator(
-        rows, rows, names=("queries", "base"), k=2, exclude_self=True, device=device
-    )
+    found = CudaEngine().search(Request(rows, rows, k=2, exclude_self=True, device=device))
     np.testing.assert_array_equal(found.index, find_neighbors(rows, rows, k=2, exclude_self=True).index)
 
 
@@ -50,9 +48,7 @@ def test_held_candidates_are_rechecked_in_between(device, random, monkeypatch):
 )
 def test_bad_input_is_named(rows, message):
     with pytest.raises(ValueError, match=message):
-        accelerator.search_on_accelerator(
-            rows, np.ones((3, 2)), names=("queries", "base"), k=1, exclude_self=False, device="cpu"
-        )
+        CudaEngine().search(Request(rows, np.ones((3, 2)), device="cpu"))
 
 
 @pytest.mark.gpu

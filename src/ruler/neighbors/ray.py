@@ -1,4 +1,4 @@
-"""Searches of an audit on a Ray cluster: a pair of blocks is a task, and its matrices travel once a node."""
+"""Block-by-block search on a Ray cluster: a pair of blocks is a task, and its matrices travel once per node."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -6,11 +6,10 @@ from typing import Any
 
 from ruler.core.cluster import check_fit, worker_variables
 from ruler.core.errors import ClusterError, InputError, RulerError
-from ruler.neighbors.sharded import BlockBest, BlockPair, Run
-from ruler.neighbors.workers import Workers
+from ruler.neighbors.blocks import BlockBest, BlockPair, Run, Workers
 
-_MOST_RETRIES = 10  # of a task whose worker or node was lost; it can be done again anywhere
-_TASKS_A_WORKER = 2  # under way: enough to keep workers busy, few enough to keep results from piling up
+MOST_RETRIES = 10  # of a task whose worker or node was lost; it can be done again anywhere
+_TASKS_PER_WORKER = 2  # under way: enough to keep workers busy, few enough to keep results from piling up
 
 Work = Callable[[BlockPair], list[BlockBest]]
 
@@ -31,8 +30,8 @@ def find_workers(ray: Any, needs: Mapping[str, float]) -> Workers:
     return Workers(n_workers, int(needs["CPU"]), "cuda" if "GPU" in needs else None)
 
 
-def search_on_ray(ray: Any, needs: Mapping[str, float]) -> Run:
-    """A ``run`` for `searching_by_blocks`: tasks on the cluster that ``ray`` is connected to.
+def run_on_ray(ray: Any, needs: Mapping[str, float]) -> Run:
+    """A ``run`` for `find_neighbors_by_blocks`: tasks on the cluster that ``ray`` is connected to.
 
     Arrays are put into the object store once. Memory maps, and `StackedRows` of them, travel by the name of their file,
     which every node must see.
@@ -44,19 +43,23 @@ def search_on_ray(ray: Any, needs: Mapping[str, float]) -> Run:
 
     def run(work: Work, pairs: Iterable[BlockPair]) -> Iterator[list[BlockBest]]:
         n_threads = int(needs["CPU"])
-        task = ray.remote(_do_pair).options(
+        task = ray.remote(do_pair).options(
             num_cpus=n_threads,
             num_gpus=needs.get("GPU", 0),
-            max_retries=_MOST_RETRIES,
+            max_retries=MOST_RETRIES,
             name="search a pair of blocks",
             runtime_env={"env_vars": worker_variables(n_threads)},
         )
-        n_at_once = _TASKS_A_WORKER * find_workers(ray, needs).n_workers
-        put = _Once(ray.put)
+        n_at_once = _TASKS_PER_WORKER * find_workers(ray, needs).n_workers
+        stored: dict[int, tuple[Any, Any]] = {}  # holds each matrix too: Python gives the id of a lost one again
         under_way: set[Any] = set()
         for pair in pairs:
-            matrices = [put(pair.queries)] if pair.queries is pair.base else [put(pair.queries), put(pair.base)]
-            under_way.add(task.remote(work, replace(pair, queries=None, base=None), n_threads, *matrices))
+            matrices = [pair.queries] if pair.queries is pair.base else [pair.queries, pair.base]
+            for matrix in matrices:
+                if id(matrix) not in stored:
+                    stored[id(matrix)] = matrix, ray.put(matrix)
+            references = [stored[id(matrix)][1] for matrix in matrices]
+            under_way.add(task.remote(work, replace(pair, queries=None, base=None), n_threads, *references))
             if len(under_way) >= n_at_once:
                 yield from _collect(ray, under_way)
         while under_way:
@@ -65,17 +68,12 @@ def search_on_ray(ray: Any, needs: Mapping[str, float]) -> Run:
     return run
 
 
-class _Once:
-    """Puts each matrix into the store when it is first met, and keeps it: Python gives the id of a lost one again."""
+def do_pair(work: Work, pair: BlockPair, n_threads: int, queries: Any, base: Any = None) -> list[BlockBest]:
+    """Do one task in a worker of the cluster."""
+    import torch
 
-    def __init__(self, put: Callable[[Any], Any]) -> None:
-        self._put = put
-        self._known: dict[int, tuple[Any, Any]] = {}
-
-    def __call__(self, matrix: Any) -> Any:
-        if id(matrix) not in self._known:
-            self._known[id(matrix)] = matrix, self._put(matrix)
-        return self._known[id(matrix)][1]
+    torch.set_num_threads(n_threads)
+    return work(replace(pair, queries=queries, base=queries if base is None else base))
 
 
 def _collect(ray: Any, under_way: set[Any]) -> Iterator[list[BlockBest]]:
@@ -87,7 +85,7 @@ def _collect(ray: Any, under_way: set[Any]) -> Iterator[list[BlockBest]]:
         except ray.exceptions.RayTaskError as error:
             raise _explain(error) from error
         except ray.exceptions.RayError as error:
-            raise _lose(error) from error
+            raise _report_loss(error) from error
 
 
 def _explain(error: Any) -> Exception:
@@ -99,20 +97,13 @@ def _explain(error: Any) -> Exception:
             "Put the shards on a disk that the nodes share."
         )
     if isinstance(cause, MemoryError) or type(cause).__name__ == "OutOfMemoryError":  # torch's, of a GPU
-        return _lose(cause)
+        return _report_loss(cause)
     return cause if isinstance(cause, RulerError) else error
 
 
-def _lose(error: Exception) -> ClusterError:
+def _report_loss(error: Exception) -> ClusterError:
     said = next(iter(str(error).splitlines()), "").strip()
     return ClusterError(
-        f"a task must end within {_MOST_RETRIES} retries and the memory it has; got {type(error).__name__}: {said} "
+        f"a task must end within {MOST_RETRIES} retries and the memory it has; got {type(error).__name__}: {said} "
         "Let fewer tasks share a node's memory, with a larger --job-cpus or --job-gpus, or audit fewer rows."
     )
-
-
-def _do_pair(work: Work, pair: BlockPair, n_threads: int, queries: Any, base: Any = None) -> list[BlockBest]:
-    import torch
-
-    torch.set_num_threads(n_threads)
-    return work(replace(pair, queries=queries, base=queries if base is None else base))

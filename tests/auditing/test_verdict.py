@@ -11,8 +11,9 @@ from ruler.auditing import AuditSettings
 from ruler.auditing.contrasts import CONTRASTS
 from ruler.auditing.findings import Damage, GuardFinding, Sensitivity
 from ruler.auditing.gather import gather_evidence
-from ruler.auditing.measure import Measurement, Strand
-from ruler.auditing.verdict import decide_metric, decide_overall, list_needs, read_by_paper
+from ruler.auditing.measure import Measurement
+from ruler.auditing.strands import Strand
+from ruler.auditing.verdict import decide_metric, decide_overall, list_needs
 
 SETTINGS = AuditSettings()
 N, M = 400, 800
@@ -38,7 +39,7 @@ def measure(now=0.5, before=None, *, name="m2", spread=0.5, p_value=0.9, seen=No
         for part in ("place", "spread")
     ]
     contrast = CONTRASTS[name]
-    found = Measurement(contrast, {layer: {}}, strands, "permutation", p_value, p_value, 0.0, None, None)
+    found = Measurement(contrast, {layer: {}}, strands, "permutation", p_value, p_value, None, None)
     if seen is None:
         return found
     share = strands[0].share(SETTINGS.alpha) if seen <= SETTINGS.alpha else None
@@ -150,7 +151,7 @@ def test_without_a_control_there_is_no_answer():
     [("m2", -0.001, "residual"), ("m2", 0.1, "displaced"), ("m4", 0.51, "residual"), ("m4", 0.5, "erased")],
 )
 def test_the_papers_rule_is_the_sign(name, value, reading):
-    assert read_by_paper(name, value) == reading
+    assert CONTRASTS[name].read_by_paper(value) == reading
 
 
 # all contrasts together

@@ -1,3 +1,4 @@
+import math
 from itertools import combinations
 
 import numpy as np
@@ -132,8 +133,8 @@ def test_strata_keep_what_they_hold_apart():
     assert np.mean(np.array(matched) <= 0.05) <= 0.15
 
 
-def test_the_least_p_value_is_reached_by_samples_that_lie_apart():
+def test_a_few_labellings_are_all_counted():
     for n, m in ((1, 20), (2, 5), (3, 4), (2, 2)):
         found = compare(np.arange(n) + 100.0, np.arange(float(m)))
-        assert found.is_exact
-        assert found.least_p_value == pytest.approx(found.p_values[0])
+        assert (found.is_exact, found.n_draws) == (True, math.comb(n + m, n))
+        assert found.p_values[0] == pytest.approx(min(1.0, 2 / math.comb(n + m, n)))  # wholly apart, on either side

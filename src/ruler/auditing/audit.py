@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from ruler.auditing.conclusions import conclude_metrics
+from ruler.auditing.contrasts import CONTRASTS, Contrast
 from ruler.auditing.damage import judge_damage
 from ruler.auditing.distributions import collect_distributions
 from ruler.auditing.evidence import Evidence
@@ -17,7 +18,6 @@ from ruler.auditing.provenance import describe_provenance
 from ruler.auditing.records import ALIKE, NOT_JUDGED, tabulate_groups, tabulate_records
 from ruler.auditing.settings import AuditSettings
 from ruler.auditing.verdict import decide_overall, list_needs
-from ruler.stats.hybrid import LEAST_ORACLES
 
 
 def audit(
@@ -76,6 +76,7 @@ def audit_evidence(
     extra_guards: Iterable[GuardFinding] = (),
     outputs: Mapping[str, Mapping[str, float]] | None = None,
     provenance: Mapping[str, Any] | None = None,
+    contrasts: Mapping[str, Contrast] = CONTRASTS,
 ) -> Report:
     """`audit` from evidence that was gathered already, with what is known beside the embeddings.
 
@@ -84,10 +85,11 @@ def audit_evidence(
         extra_guards: Findings that only the models could show.
         outputs: Output-level numbers by model.
         provenance: What else is known of models and data.
+        contrasts: The metrics; by default ours and those that other packages add.
     """
     guards = [*extra_guards, *run_guards(evidence)]
     is_fair = not any(guard.name == "not_exchangeable" for guard in guards)
-    found = measure_contrasts(evidence, is_hybrid=len(evidence.oracles) >= LEAST_ORACLES)
+    found = measure_contrasts(evidence, contrasts)
     metrics = conclude_metrics(evidence, found)
     records = tabulate_records(evidence, found, is_fair=is_fair)
     groups = tabulate_groups(evidence, found, records, is_fair=is_fair)

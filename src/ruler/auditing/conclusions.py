@@ -3,117 +3,123 @@
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from scipy.stats import t
 
 from ruler.auditing.evidence import Evidence, Side
 from ruler.auditing.findings import Interval, LayerFinding, MetricFinding, MetricVerdict
-from ruler.auditing.measure import Measurement, average_units
-from ruler.auditing.verdict import decide_metric, read_by_paper
+from ruler.auditing.measure import Measurement
+from ruler.auditing.verdict import decide_metric
 from ruler.core.types import FloatArray
-from ruler.metrics.paper import rank_within, subtract_baseline
 from ruler.stats.auc import auc_interval
 from ruler.stats.equivalence import count_needed, minimum_detectable_effect
+from ruler.stats.samples import average_by_group
 
-_WHY = {
-    "m1": "M1 has no null of its own: M2 is M1 less its baseline, and decides.",
-    "m3": "M3 says whether unlearning moved forget records towards the oracle more than it moved held-out ones.",
-}
-_SAMPLED = (
-    "Ranks are among {n:,} retain records drawn at random: M4 is within {off:.4f} of its value among all of them, at a "
-    "confidence of {level:.0%}; the test does not rest on ranks."
-)
 _UNKNOWN: Interval = (math.nan, math.nan)
 
 
 def conclude_metrics(evidence: Evidence, found: Mapping[str, Measurement]) -> dict[str, MetricFinding]:
     """The findings of all measured contrasts, by name."""
     n_deciding = sum(one.contrast.decides for one in found.values())
-    return {name: _conclude(one, evidence, n_deciding) for name, one in found.items()}
+    return {name: _conclude(name, one, evidence, n_deciding) for name, one in found.items()}
 
 
-def _conclude(found: Measurement, evidence: Evidence, n_deciding: int) -> MetricFinding:
-    name, settings = found.contrast.name, evidence.settings
-    verdict: MetricVerdict = "descriptive"
-    reason = _WHY.get(name, "")
-    if found.contrast.decides:
-        verdict, reason = decide_metric(found, settings)
+def _conclude(name: str, found: Measurement, evidence: Evidence, n_deciding: int) -> MetricFinding:
+    contrast, settings = found.contrast, evidence.settings
     layer = found.place.layer if found.strands else list(found.scores)[-1]
-    values = _paper_values(name, layer, found, evidence)
+    model, oracles = evidence.unlearned[layer], [oracle[layer] for oracle in evidence.oracles]
+    values = found.scores[layer] if contrast.value is None else contrast.value(model, oracles)
+    value = float(values["forget"].mean())
+    verdict: MetricVerdict = "descriptive"
+    reason = contrast.why_descriptive
+    if contrast.decides:
+        verdict, reason = decide_metric(found, settings)
     off = _bound_rank_error(evidence) if name == "m4" else None
     if off is not None:
-        reason = f"{reason} {_SAMPLED.format(n=settings.n_reference, off=off, level=1 - settings.alpha)}"
-    forget = average_units(evidence, values, ("forget", "forget"))[0]
-    known: dict[str, Any] = {}
-    if found.strands:
-        place, spread = found.place, found.spread
-        held_out = average_units(evidence, values, ("held_out", "held_out"))[0]
-        level = settings.alpha / n_deciding if found.contrast.decides else settings.alpha
-        known = {
-            "null": float(values["held_out"].mean()),
-            "difference": float(values["forget"].mean() - values["held_out"].mean()),
-            "difference_interval": _mean_interval(forget, settings.alpha, held_out),
-            "effect": place.effect.value,
-            "effect_interval": auc_interval(place.effect, settings.alpha),
-            "equivalence_p_value": found.show_equivalence(settings.margin),
-            "control": "held-out",
-            "n_control": place.effect.n_second,
-            "minimum_detectable_effect": minimum_detectable_effect(place.effect, alpha=level, power=settings.power),
-            "n_needed": count_needed(
-                place.effect, settings.margin, alpha=settings.alpha, power=settings.power, n_tests=2 * n_deciding
-            ),
-            "spread": spread.effect.value,
-            "spread_interval": auc_interval(spread.effect, settings.alpha),
-            "original_effect": None if place.before is None else place.effect_before.value,
-            "layers": _profile(found, settings.alpha) if len(evidence.layers) > 1 else (),
-        }
-    if found.share is not None:
-        known |= {
-            "share_left": found.share.value,
-            "share_left_interval": found.share.interval,
-            "share_left_upper": found.share.upper,
-        }
-    absent = {"null", "difference", "effect", "equivalence_p_value", "minimum_detectable_effect"}
-    defaults: dict[str, Any] = {
-        **dict.fromkeys(absent, math.nan),
-        "difference_interval": _UNKNOWN,
-        "effect_interval": _UNKNOWN,
-        "control": "none",
-        "n_control": 0,
-        "n_needed": None,
-    }
+        reason = (
+            f"{reason} Ranks are among {settings.n_reference:,} retain records drawn at random: M4 is within {off:.4f} "
+            f"of its value among all of them, at a confidence of {1 - settings.alpha:.0%}; the test does not rest on "
+            "ranks."
+        )
+    plain = aligned = None
+    if contrast.value_by_map is not None and model.pair_with(oracles[0]).n_fitted:
+        is_comparable = model.rows["forget"].shape == oracles[0].rows["forget"].shape
+        plain = contrast.value_by_map(model, oracles[0], False) if is_comparable else math.nan
+        aligned = contrast.value_by_map(model, oracles[0], True)
     finding = MetricFinding(
         name=name,
-        value=float(values["forget"].mean()),
-        interval=_mean_interval(forget, settings.alpha),
+        value=value,
+        interval=_mean_interval(_average_units(evidence, values, "forget"), settings.alpha),
+        null=math.nan,
+        difference=math.nan,
+        difference_interval=_UNKNOWN,
+        effect=math.nan,
+        effect_interval=_UNKNOWN,
         p_value=found.p_value,
-        adjusted_p_value=found.adjusted_p_value,
+        equivalence_p_value=math.nan,
         margin=settings.margin,
+        control="none",
         verdict=verdict,
         reason=reason,
         n_forget=evidence.count_units("forget"),
-        paper_null=found.contrast.paper_null,
-        paper_reading=read_by_paper(name, float(values["forget"].mean())) if name in ("m2", "m4") else "",
+        n_control=0,
+        minimum_detectable_effect=math.nan,
+        n_needed=None,
+        paper_null=contrast.paper_null,
+        paper_reading=contrast.read_by_paper(value),
         test=found.test,
+        adjusted_p_value=found.adjusted_p_value,
         sensitivity=found.sensitivity,
-        layer=(layer or None) if found.contrast.is_by_layer else None,
+        layer=(layer or None) if contrast.is_by_layer else None,
+        plain_value=plain,
+        aligned_value=aligned,
         reference_error=off,
-        **(defaults | known),
     )
-    return _add_unaligned(finding, layer, evidence) if name in ("m1", "m2", "m3") else finding
+    if found.share is not None:
+        finding = replace(
+            finding,
+            share_left=found.share.value,
+            share_left_interval=found.share.interval,
+            share_left_upper=found.share.upper,
+        )
+    return _add_control(finding, found, evidence, values, n_deciding) if found.strands else finding
 
 
-def _paper_values(name: str, layer: str, found: Measurement, evidence: Evidence) -> Mapping[Side, FloatArray]:
-    """What is averaged: M2's scores less the retain median, M4's ranks, differences of losses; else the scores."""
-    scores = found.scores[layer]
-    if found.contrast.value is not None:
-        return found.contrast.value(evidence.unlearned[layer], [oracle[layer] for oracle in evidence.oracles])
-    if name == "m2":
-        return {side: subtract_baseline(values, scores["retain"]) for side, values in scores.items()}
-    if name == "m4":
-        return {side: rank_within(values, scores["retain"]) for side, values in scores.items() if side != "retain"}
-    return scores
+def _add_control(
+    finding: MetricFinding,
+    found: Measurement,
+    evidence: Evidence,
+    values: Mapping[Side, FloatArray],
+    n_deciding: int,
+) -> MetricFinding:
+    """What only held-out records tell: the null, the contrast and its error, and what could have been seen."""
+    settings, place, spread = evidence.settings, found.place, found.spread
+    forget, held_out = (_average_units(evidence, values, side) for side in ("forget", "held_out"))
+    level = settings.alpha / n_deciding if found.contrast.decides else settings.alpha
+    return replace(
+        finding,
+        null=float(values["held_out"].mean()),
+        difference=float(values["forget"].mean() - values["held_out"].mean()),
+        difference_interval=_mean_interval(forget, settings.alpha, held_out),
+        effect=place.effect.value,
+        effect_interval=auc_interval(place.effect, settings.alpha),
+        equivalence_p_value=found.show_equivalence(settings.margin),
+        control="held-out",
+        n_control=place.effect.n_second,
+        minimum_detectable_effect=minimum_detectable_effect(place.effect, alpha=level, power=settings.power),
+        n_needed=count_needed(
+            place.effect, settings.margin, alpha=settings.alpha, power=settings.power, n_tests=2 * n_deciding
+        ),
+        spread=spread.effect.value,
+        spread_interval=auc_interval(spread.effect, settings.alpha),
+        original_effect=None if place.before is None else place.effect_before.value,
+        layers=_profile(found, settings.alpha) if len(evidence.layers) > 1 else (),
+    )
+
+
+def _average_units(evidence: Evidence, values: Mapping[Side, FloatArray], side: Side) -> FloatArray:
+    """One value per record of a side, or per group where groups are named."""
+    return average_by_group(values[side], evidence.groups[side]) if side in evidence.groups else values[side]
 
 
 def _bound_rank_error(evidence: Evidence) -> float | None:
@@ -143,37 +149,16 @@ def _mean_interval(first: FloatArray, alpha: float, second: FloatArray | None = 
 
 def _profile(found: Measurement, alpha: float) -> tuple[LayerFinding, ...]:
     """The contrast at every layer, in forward order."""
-    spreads = {strand.layer: strand for strand in found.strands if strand.part == "spread"}
+    spreads = {strand.layer: strand.effect for strand in found.strands if strand.part == "spread"}
     return tuple(
         LayerFinding(
             strand.layer,
             strand.effect.value,
             auc_interval(strand.effect, alpha),
-            spreads[strand.layer].effect.value,
-            auc_interval(spreads[strand.layer].effect, alpha),
+            spreads[strand.layer].value,
+            auc_interval(spreads[strand.layer], alpha),
             None if strand.before is None else strand.effect_before.value,
         )
         for strand in found.strands
         if strand.part == "place"
     )
-
-
-def _add_unaligned(finding: MetricFinding, layer: str, evidence: Evidence) -> MetricFinding:
-    """The number without and with the map, where a map was fitted; of the first oracle."""
-    model, oracle = evidence.unlearned[layer], evidence.oracles[0][layer]
-    if not model.pair_with(oracle).n_fitted:
-        return finding
-    both = []
-    for is_aligned in (False, True):
-        if not is_aligned and model.rows["forget"].shape != oracle.rows["forget"].shape:
-            both.append(math.nan)  # widths differ: there is no plain similarity
-            continue
-        scores = model.compare(oracle, is_aligned=is_aligned)
-        values = scores["forget"]
-        if finding.name == "m2":
-            values = subtract_baseline(values, scores["retain"])
-        elif finding.name == "m3":
-            assert model.original is not None
-            values = values - model.original.compare(oracle, is_aligned=is_aligned)["forget"]
-        both.append(float(values.mean()))
-    return replace(finding, plain_value=both[0], aligned_value=both[1])

@@ -193,10 +193,15 @@ class Evidence:
         return "held_out" in self.ids
 
     @property
+    def is_hybrid(self) -> bool:
+        """Whether there are enough oracles to compare the model with each of them."""
+        return len(self.oracles) >= LEAST_ORACLES
+
+    @property
     def has_losses(self) -> bool:
         """Whether the unlearned model's losses are known, and every oracle's where it is compared with each of them."""
         is_complete = all(oracle.losses is not None for oracle in self.main_oracles)
-        return self.main.losses is not None and (is_complete or len(self.oracles) < LEAST_ORACLES)
+        return self.main.losses is not None and (is_complete or not self.is_hybrid)
 
     @property
     def pairing(self) -> Pairing | None:

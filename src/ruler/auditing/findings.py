@@ -18,6 +18,7 @@ Severity = Literal["fail", "warn", "note"]
 Control = Literal["held-out", "none"]
 Test = Literal["permutation", "hybrid", "none"]
 Interval = tuple[float, float]
+METRIC_NAME = "[a-z][a-z0-9_]{0,39}"
 _UNKNOWN = float("nan")
 
 

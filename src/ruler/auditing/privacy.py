@@ -8,7 +8,8 @@ from scipy.stats import beta
 
 from ruler.auditing.evidence import Evidence
 from ruler.auditing.findings import Privacy
-from ruler.auditing.measure import Measurement, Strand
+from ruler.auditing.measure import Measurement
+from ruler.auditing.strands import Strand
 from ruler.core.types import FloatArray
 
 _CONFIDENCE = 0.95

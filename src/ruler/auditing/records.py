@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from ruler.auditing.contrasts import OWN
 from ruler.auditing.contrasts.loss import subtract_loss
 from ruler.auditing.evidence import Evidence
 from ruler.auditing.measure import Measurement
@@ -33,7 +34,7 @@ def tabulate_records(evidence: Evidence, found: Mapping[str, Measurement], *, is
 
     A record's p-value is conformal: how many held-out records are at least as unusual among all records, by whichever
     deciding contrast shows it most. q-values are Benjamini-Hochberg's over all records. Without fair held-out records
-    there are none.
+    there are none. Metrics of other packages have a column under their own name.
 
     Args:
         evidence: Of the audit.
@@ -63,6 +64,7 @@ def tabulate_records(evidence: Evidence, found: Mapping[str, Measurement], *, is
         "p_value": p_values,
         "q_value": q_values,
         "finding": _name(told, q_values, evidence.settings.alpha),
+        **{name: by_side["forget"] for name, by_side in scores.items() if name not in OWN},
     }
     table: pd.DataFrame = pandas.DataFrame(columns)
     return table.iloc[np.argsort(evidence.order, kind="stable")].reset_index(drop=True)
@@ -108,9 +110,9 @@ def _deciding_scores(
     scored = []
     for one in found.values():
         for layer, scores in one.scores.items() if one.contrast.decides else ():
-            value = one.contrast.value
+            score = one.contrast.record_score
             oracles = [oracle[layer] for oracle in evidence.oracles]
-            by_side = scores if value is None else value(evidence.unlearned[layer], oracles)
+            by_side = scores if score is None else score(evidence.unlearned[layer], oracles)
             scored.append((one, by_side["forget"], by_side["held_out"]))
     return scored
 

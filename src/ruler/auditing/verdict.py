@@ -165,17 +165,6 @@ def list_needs(
     return needs
 
 
-def read_by_paper(name: str, value: float) -> str:
-    """What the paper's rule says of a number: its sign against the fixed null, whatever chance may do.
-
-    Example:
-        >>> read_by_paper("m2", -0.001), read_by_paper("m4", 0.5)
-        ('residual', 'erased')
-    """
-    null, side = {"m2": (0.0, -1), "m4": (0.5, 1)}[name]
-    return {1.0: "residual", -1.0: "displaced", 0.0: "erased"}[float(np.sign(value - null)) * side]
-
-
 def _count_wanted(found: Measurement, settings: AuditSettings, n_contrasts: int, is_faint: bool) -> int | None:
     """Forget records that all claims of this contrast need, if they are true: the margin, and the share left.
 

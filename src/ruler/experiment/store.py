@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ruler.auditing.contrasts import CONTRASTS
+from ruler.auditing.contrasts import OWN
 from ruler.core.errors import FileFormatError, InputError
 from ruler.core.optional import load_optional
 from ruler.experiment.cell import Outcome
@@ -43,7 +43,7 @@ _CONTROLS = {
     **dict.fromkeys(("m4_placebo", "m4_placebo_sd", "m4_placebo_low", "m4_placebo_high", "m4_placebo_p"), "REAL"),
     "n_groups": "INTEGER",
 }
-_DECIDING = tuple(name for name, contrast in CONTRASTS.items() if contrast.decides)
+_DECIDING = tuple(name for name, contrast in OWN.items() if contrast.decides)
 _AUDIT = {
     **dict.fromkeys(("verdict", *(f"{name}_verdict" for name in _DECIDING), "seen"), "TEXT"),
     **{f"{name}_{value}": "REAL" for name in _DECIDING for value in ("effect", "p_value")},

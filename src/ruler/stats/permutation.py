@@ -24,14 +24,12 @@ class FamilyTest:
         p_values: (n_families,) is the first sample like the second in every score of this family?
         adjusted: (n_families,) the same corrected for all families (Westfall and Young's step-down maximum): rejecting
             those at most alpha keeps the chance of any false rejection at alpha.
-        least_p_value: Smallest p-value that labellings of these samples can give.
         n_draws: Labellings that were counted.
         is_exact: All labellings were counted; otherwise a random draw of them.
     """
 
     p_values: FloatArray
     adjusted: FloatArray
-    least_p_value: float
     n_draws: int
     is_exact: bool
 
@@ -70,13 +68,13 @@ def compare_families(
     """
     pools = [ScorePool.of(row) for row in scores]
     codes = np.asarray(families)
-    observed = _largest(pools, codes, (np.arange(scores.shape[1]) < n_first)[None, :])[0]
-    n_all = _count_labellings(scores.shape[1], n_first, strata)
-    is_exact = strata is None and n_all <= n_permutations
+    n = scores.shape[1]  # there are at least n labellings, and counting a great many would take long
+    is_exact = strata is None and n <= n_permutations and math.comb(n, n_first) <= n_permutations
+    observed = _largest(pools, codes, (np.arange(n) < n_first)[None, :])[0]
     counts, corrected, n_draws = np.zeros(len(observed)), np.zeros(len(observed)), 0
     order = np.argsort(-observed, kind="stable")
     floors = observed * (1 - ROUNDING) - ROUNDING
-    for n_wanted, labels in _iterate_labels(scores.shape[1], n_first, strata, n_permutations, is_exact, seed):
+    for n_wanted, labels in _iterate_labels(n, n_first, strata, n_permutations, is_exact, seed):
         drawn = _largest(pools, codes, labels)
         counts += (drawn >= floors).sum(axis=0)
         # the largest among this family and all that are less extreme than it
@@ -88,9 +86,7 @@ def compare_families(
     extra = 0 if is_exact else 1
     adjusted = np.empty(len(observed))
     adjusted[order] = np.maximum.accumulate((corrected[order] + extra) / (n_draws + extra))
-    # samples that lie wholly apart do so on either side; within strata the other side may not be reached
-    least = min(1.0, (2.0 if strata is None else 1.0) / min(n_all, 1e300))
-    return FamilyTest((counts + extra) / (n_draws + extra), adjusted, least, n_draws, is_exact)
+    return FamilyTest((counts + extra) / (n_draws + extra), adjusted, n_draws, is_exact)
 
 
 def _largest(pools: list[ScorePool], families: IndexArray, labels: npt.NDArray[np.bool_]) -> FloatArray:
@@ -104,18 +100,6 @@ def _largest(pools: list[ScorePool], families: IndexArray, labels: npt.NDArray[n
 def _is_clear(counts: FloatArray, n_draws: int, alpha: float) -> bool:
     reach = _CLEAR * math.sqrt(alpha * (1 - alpha) / n_draws)
     return bool((np.abs((counts + 1) / (n_draws + 1) - alpha) > reach).all())
-
-
-def _count_labellings(n: int, n_first: int, strata: npt.NDArray[np.intp] | None) -> float:
-    """How many labellings there are, as a float that may be infinite."""
-    codes = np.zeros(n, dtype=np.intp) if strata is None else strata
-    log_count = 0.0
-    for code in np.unique(codes):
-        members = np.flatnonzero(codes == code)
-        n_of_first = int((members < n_first).sum())
-        log_count += math.lgamma(len(members) + 1) - math.lgamma(n_of_first + 1)
-        log_count -= math.lgamma(len(members) - n_of_first + 1)
-    return float(round(math.exp(log_count))) if log_count < 30 else math.exp(min(log_count, 700.0))
 
 
 def _iterate_labels(

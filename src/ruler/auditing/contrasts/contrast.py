@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 SideScores = Mapping["Side", FloatArray]
 Need = Literal["oracle", "original", "losses"]
+Score = Callable[["LayerRows", Sequence["LayerRows"]], SideScores]
+"""One model at one layer, and the oracles at that layer -> one number per record, by side."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,39 +20,59 @@ class Contrast:
     """How records are scored so that forget and held-out records can be compared.
 
     Args:
-        name: Its key in `Report.metrics`.
+        name: Its key in `Report.metrics`: lower-case letters, digits and underscores.
         title: Its name for a reader.
+        score: One finite number per record, for "forget", "held_out" where there are such records, and "retain".
         question: What its number answers.
         reading: How to read the number.
         low: What is said of a forget record whose score is unusually low.
         high: The same for an unusually high one.
-        score: One model at one layer, and the models that it is compared with -> one number per record, by side.
-        decides: Whether it has a part in the verdict.
+        decides: Whether it has a part in the verdict; it then joins the correction for several contrasts.
+        why_descriptive: Why it does not decide.
         residual_side: Where memory puts forget records if the original is not there to tell: -1 below held-out records,
             1 above, 0 unknown.
         record_tail: Which scores make a single record stand out: only low ones, or both.
         needs: What must be given.
+        value: What is averaged for the report, where that is not the score.
+        record_score: By what single records are compared, where that is not the score.
         score_members: Scores of the known members (under "retain", those in ``LayerRows.members`` alone) and of the
             held-out records, where these are other scores than ``score`` gives.
-        value: What is averaged for the report, where that is not the score.
+        value_by_map: Its number against one oracle, without or with a map between the models' axes; for contrasts that
+            such a map changes.
         is_by_layer: Whether it differs from layer to layer.
         paper_null: The paper's fixed null, if it has one.
         paper_rule: Why that null is not a valid one.
+
+    Example:
+        >>> peak = Contrast("peak", "Largest value", lambda model, oracles: {
+        ...     side: abs(rows).max(axis=1) for side, rows in model.rows.items()})
+        >>> peak.decides, peak.needs
+        (False, ())
     """
 
     name: str
     title: str
-    question: str
-    reading: str
-    low: str
-    high: str
-    score: "Callable[[LayerRows, Sequence[LayerRows]], SideScores]"
-    decides: bool = True
+    score: Score
+    question: str = ""
+    reading: str = ""
+    low: str = "lower than held-out records"
+    high: str = "higher than held-out records"
+    decides: bool = False
+    why_descriptive: str = "It describes; it has no part in the verdict."
     residual_side: Literal[-1, 0, 1] = 0
     record_tail: Literal["low", "both"] = "both"
     needs: tuple[Need, ...] = ()
-    score_members: "Callable[[LayerRows, Sequence[LayerRows]], SideScores] | None" = None
-    value: "Callable[[LayerRows, Sequence[LayerRows]], SideScores] | None" = None
+    value: Score | None = None
+    record_score: Score | None = None
+    score_members: Score | None = None
+    value_by_map: "Callable[[LayerRows, LayerRows, bool], float] | None" = None
     is_by_layer: bool = True
     paper_null: float | None = None
     paper_rule: str = ""
+
+    def read_by_paper(self, value: float) -> str:
+        """What the paper's rule says of a number: its side of the fixed null, whatever chance may do; "" without."""
+        if self.paper_null is None or not self.residual_side:
+            return ""
+        side = (value > self.paper_null) - (value < self.paper_null)
+        return ("erased", "residual", "displaced")[side * self.residual_side]

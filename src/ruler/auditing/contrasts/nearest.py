@@ -4,11 +4,18 @@ from collections.abc import Sequence
 
 from ruler.auditing.contrasts.contrast import Contrast, SideScores
 from ruler.auditing.evidence import LayerRows
+from ruler.metrics.paper import rank_within
 
 
 def score_nearest(model: LayerRows, oracles: Sequence[LayerRows]) -> SideScores:
     """Similarity to the nearest retain record in the model itself."""
     return {side: found.similarity[:, 0] for side, found in model.nearest.items()}
+
+
+def rank_nearest(model: LayerRows, oracles: Sequence[LayerRows]) -> SideScores:
+    """Percentile rank of each record's score among the retain records' own."""
+    scores = score_nearest(model, oracles)
+    return {side: rank_within(own, scores["retain"]) for side, own in scores.items() if side != "retain"}
 
 
 def score_known_members(model: LayerRows, oracles: Sequence[LayerRows]) -> SideScores:
@@ -27,6 +34,8 @@ M4 = Contrast(
     low="further from retain records than held-out records",
     high="nearer to retain records than held-out records",
     score=score_nearest,
+    value=rank_nearest,
+    decides=True,
     score_members=score_known_members,
     residual_side=1,
     paper_null=0.5,

@@ -25,5 +25,6 @@ NORM = Contrast(
     low="shorter than held-out records, next to the oracle",
     high="longer than held-out records, next to the oracle",
     score=score_norm,
+    decides=True,
     needs=("oracle",),
 )

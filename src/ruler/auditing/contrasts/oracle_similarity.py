@@ -7,6 +7,7 @@ import numpy as np
 
 from ruler.auditing.contrasts.contrast import Contrast, SideScores
 from ruler.auditing.evidence import LayerRows
+from ruler.metrics.paper import subtract_baseline
 
 
 def score_oracle_similarity(
@@ -26,6 +27,23 @@ def score_oracle_similarity(
     return {side: np.mean([one[side] for one in found], axis=0) for side in found[0]}
 
 
+def subtract_retain_median(model: LayerRows, oracles: Sequence[LayerRows]) -> SideScores:
+    """Similarities less the median over the retain records."""
+    scores = score_oracle_similarity(model, oracles)
+    return {side: subtract_baseline(own, scores["retain"]) for side, own in scores.items()}
+
+
+def average_similarity(model: LayerRows, oracle: LayerRows, is_aligned: bool) -> float:
+    """M1 against one oracle, without or with a map."""
+    return float(model.compare(oracle, is_aligned=is_aligned)["forget"].mean())
+
+
+def average_gap(model: LayerRows, oracle: LayerRows, is_aligned: bool) -> float:
+    """M2 against one oracle, without or with a map."""
+    scores = model.compare(oracle, is_aligned=is_aligned)
+    return float(subtract_baseline(scores["forget"], scores["retain"]).mean())
+
+
 M2 = Contrast(
     name="m2",
     title="Calibration gap",
@@ -37,6 +55,9 @@ M2 = Contrast(
     low="further from the oracle than held-out records",
     high="nearer to the oracle than held-out records",
     score=score_oracle_similarity,
+    value=subtract_retain_median,
+    value_by_map=average_gap,
+    decides=True,
     residual_side=-1,
     record_tail="low",
     needs=("oracle",),
@@ -56,6 +77,9 @@ M1 = replace(
         "It describes; it has no part in the verdict."
     ),
     decides=False,
+    why_descriptive="M1 has no null of its own: M2 is M1 less its baseline, and decides.",
+    value=None,
+    value_by_map=average_similarity,
     paper_null=None,
     paper_rule="",
 )

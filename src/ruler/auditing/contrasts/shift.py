@@ -15,6 +15,13 @@ def score_shift(model: LayerRows, oracles: Sequence[LayerRows]) -> SideScores:
     return {side: now - before[side] for side, now in score_oracle_similarity(model, oracles, modes).items()}
 
 
+def average_shift(model: LayerRows, oracle: LayerRows, is_aligned: bool) -> float:
+    """M3 against one oracle, without or with a map."""
+    assert model.original is not None
+    now, before = (one.compare(oracle, is_aligned=is_aligned)["forget"] for one in (model, model.original))
+    return float((now - before).mean())
+
+
 M3 = Contrast(
     name="m3",
     title="Representation shift",
@@ -23,7 +30,10 @@ M3 = Contrast(
     low="moved away from the oracle",
     high="moved towards the oracle",
     score=score_shift,
-    decides=False,
+    why_descriptive=(
+        "M3 says whether unlearning moved forget records towards the oracle more than it moved held-out ones."
+    ),
+    value_by_map=average_shift,
     needs=("oracle", "original"),
     paper_null=0.0,
     paper_rule="A shift says which way records moved, not whether they arrived.",

@@ -7,10 +7,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import chi2_contingency, mannwhitneyu
 
-from ruler.auditing.crossfit import cross_fit
+from ruler.auditing.controls import cross_fit
 from ruler.auditing.evidence import Evidence, Side
 from ruler.auditing.findings import GuardFinding
-from ruler.auditing.measure import rank_units
+from ruler.auditing.strands import rank_units
 from ruler.core.arithmetic import norm_rows, unit_rows
 from ruler.core.types import FloatArray
 from ruler.neighbors import find_neighbors
@@ -34,7 +34,7 @@ def check_exchangeability(evidence: Evidence) -> Iterator[GuardFinding]:
     telling = [name for name, p in sorted(found.items(), key=lambda item: item[1]) if len(found) * p <= LEVEL]
     told_by = telling[0] if len(telling) == 1 else f"{', '.join(telling[:-1])} and {telling[-1]}"
     n_oracles = len(evidence.oracles)
-    is_settled = n_oracles >= LEAST_ORACLES
+    is_settled = evidence.is_hybrid
     matched = " of the same strata" if evidence.strata else ""
     yield GuardFinding(
         "not_exchangeable",

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from ruler.auditing import AuditSettings, audit_evidence, gather_evidence
-from ruler.auditing.contrasts import CONTRASTS
+from ruler.auditing.contrasts import OWN
 from ruler.core.types import Embeddings
 from ruler.experiment.scores import Scores
 
@@ -41,9 +41,9 @@ def audit_sides(
         ('inconclusive', True, False)
     """
     evidence = gather_evidence(unlearned, oracle=oracle, original=original, settings=_SETTINGS)
-    report = audit_evidence(evidence, outputs=outputs)
+    report = audit_evidence(evidence, outputs=outputs, contrasts=OWN)
     found: Scores = {"verdict": report.verdict}
-    deciding = {name: one for name, one in report.metrics.items() if CONTRASTS[name].decides}
+    deciding = {name: one for name, one in report.metrics.items() if OWN[name].decides}
     for name, metric in deciding.items():
         found |= {
             f"{name}_verdict": metric.verdict,

@@ -1,0 +1,141 @@
+"""The table of contrasts is open: a metric from another package, in one file, is measured and reported."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from ruler.auditing import AuditSettings, audit_evidence, gather_evidence
+from ruler.auditing.contrasts import CONTRASTS, OWN, Contrast
+
+QUICK = AuditSettings(n_permutations=99)
+PACKAGE = '''
+"""How peaked a representation is: its largest coordinate over its norm."""
+
+import numpy as np
+
+from ruler.auditing.contrasts import Contrast
+
+
+def score_peak(model, oracles):
+    return {
+        side: np.abs(rows).max(axis=1) / np.linalg.norm(rows, axis=1) for side, rows in model.rows.items()
+    }
+
+
+PEAK = Contrast(
+    name="peak",
+    title="Peakedness",
+    score=score_peak,
+    question="Does one coordinate carry the forget records?",
+    reading="1 is a single coordinate.",
+)
+'''
+RUN = "import sys; from ruler.cli import main; sys.argv[0] = 'ruler'; main()"
+
+
+def score_peak(model, oracles):
+    return {side: np.abs(rows).max(axis=1) for side, rows in model.rows.items()}
+
+
+@pytest.fixture
+def table():
+    """A table of its own, so that no test adds to the program's."""
+    from ruler.core.registry import Registry
+
+    return Registry("metric", OWN, type=Contrast)
+
+
+def run_audit(model, table, **options):
+    return audit_evidence(gather_evidence(model, settings=QUICK, **options), contrasts=table)
+
+
+def test_a_metric_of_another_package_is_shown_by_ruler_audit(tmp_path, build_world):
+    package = tmp_path / "package"
+    info = package / "peaks-1.0.dist-info"
+    info.mkdir(parents=True)
+    (package / "peaks.py").write_text(PACKAGE)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: peaks\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[ruler.metrics]\npeak = peaks:PEAK\n")
+    (tmp_path / "model").mkdir()
+    for side, rows in zip(("forget", "retain", "held_out"), build_world().model(1.0), strict=True):
+        np.save(tmp_path / "model" / f"{side}.npy", rows)
+    command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(package)!r})\n{RUN}"]
+    command += ["audit", "--unlearned", str(tmp_path / "model"), "--out", str(tmp_path / "out")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode in (1, 3), done.stderr
+    found = json.loads((tmp_path / "out" / "report.json").read_text())["metrics"]["peak"]
+    assert (found["verdict"], found["control"], found["n_forget"]) == ("descriptive", "held-out", 150)
+    assert found["p_value"] <= 1
+    page = (tmp_path / "out" / "report.html").read_text()
+    for words in ("Peakedness", "Does one coordinate carry the forget records?", "1 is a single coordinate."):
+        assert words in page
+    assert "peak" in done.stdout
+
+
+def test_a_descriptive_metric_changes_nothing_else(build_world, table):
+    world = build_world()
+    models = {"model": world.model(0.3, 0.2), "oracle": world.model(0.0, 0.0), "original": world.model(1.0, 1.0)}
+    alone = run_audit(**models, table=OWN)
+    table.register("peak", Contrast("peak", "Peakedness", score_peak))
+    report = run_audit(**models, table=table)
+    peak = report.metrics["peak"]
+    assert (report.verdict, report.reason, report.needs) == (alone.verdict, alone.reason, alone.needs)
+    assert {name: one for name, one in report.metrics.items() if name != "peak"} == dict(alone.metrics)
+    assert peak.reason == "It describes; it has no part in the verdict."
+    assert peak.value == pytest.approx(np.mean(np.abs(models["model"][0].values).max(axis=1)))
+    assert report.records["peak"].to_numpy() == pytest.approx(np.abs(models["model"][0].values).max(axis=1))
+
+
+def test_a_deciding_metric_joins_the_correction_and_the_verdict(build_world, table):
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(850, 6))
+    rows[:150] *= 3.0  # no direction tells: without an oracle, ours see nothing
+    rows[:10] *= 30.0
+    model = tuple(np.split(rows, [150, 550]))
+    alone = run_audit(model, OWN)
+    table.register("peak", Contrast("peak", "Peakedness", score_peak, decides=True, low="flat", high="peaked"))
+    report = run_audit(model, table)
+    assert alone.verdict == "inconclusive"
+    assert report.verdict == report.metrics["peak"].verdict == "residual"
+    assert "Peakedness: Forget records lie above held-out records" in report.reason
+    assert report.metrics["m4"].adjusted_p_value >= alone.metrics["m4"].adjusted_p_value
+    assert set(report.records["finding"]) & {"peaked"}
+
+
+def test_a_metric_that_needs_more_than_was_given_is_left_out(build_world, table):
+    table.register("peak", Contrast("peak", "Peakedness", score_peak, needs=("losses",)))
+    assert "peak" not in run_audit(build_world().model(), table).metrics
+
+
+@pytest.mark.parametrize(
+    ("name", "score", "message"),
+    [
+        ("Peak", score_peak, r"metrics must be named by lower-case letters, digits and _; got 'Peak'"),
+        (
+            "peak",
+            lambda model, oracles: {side: rows[:-1, 0] for side, rows in model.rows.items()},
+            r"metric 'peak' must score every forget record, shape \(150,\); got \(149,\)",
+        ),
+        ("peak", lambda model, oracles: {"forget": model.rows["forget"][:, 0]}, "must score every retain record"),
+        (
+            "peak",
+            lambda model, oracles: {side: rows[:, 0] / 0.0 for side, rows in model.rows.items()},
+            "metric 'peak' must be finite; got NaN or inf for forget records",
+        ),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:divide by zero")
+def test_a_metric_that_does_not_score_every_record_is_named(build_world, table, name, score, message):
+    table.register(name, Contrast(name, "Peakedness", score))
+    with pytest.raises(ValueError, match=message):
+        run_audit(build_world().model(), table)
+
+
+def test_users_register_by_a_plain_call_and_cannot_replace_ours():
+    with pytest.raises(ValueError, match="metric names must be unique; got 'm2' a second time"):
+        CONTRASTS.register("m2", Contrast("m2", "Mine", score_peak))
+    with pytest.raises(ValueError, match="metric 'mine' must be a Contrast; got a function"):
+        CONTRASTS.register("mine", score_peak)

@@ -224,7 +224,7 @@ def hash_content(rows: npt.NDArray[Any], salt: int = 0) -> Keys:
 
 def _split_model(value: Any, name: str) -> GivenModel:
     if isinstance(value, str | PathLike):
-        from ruler.embeddings.folders import load_model_folder
+        from ruler.embeddings.files import load_model_folder
 
         value = load_model_folder(value)
     if not isinstance(value, tuple | list) or len(value) not in (2, 3) or any(part is None for part in value):

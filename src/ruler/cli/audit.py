@@ -5,7 +5,7 @@ import math
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -21,8 +21,8 @@ from ruler.core.errors import InputError
 if TYPE_CHECKING:
     from ruler.auditing.findings import Report
     from ruler.auditing.settings import AuditSettings
-    from ruler.cli.audit_config import AuditConfig
     from ruler.core.cluster import ClusterSettings
+    from ruler.embeddings.bundle.config import Places
     from ruler.neighbors.blocks import Workers
 
 EXAMPLE = (
@@ -30,7 +30,6 @@ EXAMPLE = (
     "or: ruler audit audit.toml --out report"
 )
 _EXIT_OF = {"erased": 0, "residual": 1, "displaced": 1, "damaged": 1, "invalid": 2, "inconclusive": 3}
-_SIDES = ("forget", "retain", "held_out")
 _DEVICES = ("cpu", "cuda", "mps", "xpu")
 _OLD_OPTION = re.compile(r"--(unlearned|oracle|original)-(forget|retain|held-out)(=.*)?")
 
@@ -94,7 +93,8 @@ def audit(
     out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("ruler-audit-report"),
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON instead of the summary.")] = False,
     quiet: Annotated[
-        bool, typer.Option("--quiet", help="Print nothing but errors; the report is still saved.")
+        bool,
+        typer.Option("--quiet", help="Print nothing but errors and what code is executed; the report is still saved."),
     ] = False,
     allow_inconclusive: Annotated[
         bool, typer.Option("--allow-inconclusive", help="End with 0, not 3, if the verdict is inconclusive.")
@@ -112,8 +112,9 @@ def audit(
     A TOML file may instead name models and data: transformers folders with a
     CSV of texts, a folder of images or a Hugging Face dataset on disk for each
     side, or a function that builds the model, checkpoints and data. The
-    function, "module:function", is looked for beside that file first. Importing
-    its module runs its code: name only what you trust.
+    function, "module:function", lies in module.py beside that file or in an
+    installed package. That file is executed, after a line that says so: name
+    only what you trust. Nothing else beside the TOML file is ever imported.
 
     docs/tutorial.md has a complete example of each.
 
@@ -146,8 +147,9 @@ def audit(
                 )
             from ruler.auditing.settings import AuditSettings
 
-            models = {"unlearned": unlearned, "oracle": oracle or None, "original": original}
-            report = _audit_folders(models, groups, AuditSettings(**options), workers, quiet=quiet)
+            named = {"unlearned": unlearned, "oracle": oracle, "original": original, "groups": groups}
+            places = {name: place for name, place in named.items() if place}
+            report = _audit_folders(places, AuditSettings(**options), workers, quiet=quiet)
     _tell(report, out, as_json=as_json, quiet=quiet)
     is_allowed = allow_inconclusive and report.verdict == "inconclusive"
     raise typer.Exit(0 if is_allowed else _EXIT_OF[report.verdict])
@@ -184,39 +186,45 @@ def _audit_config(
     *,
     quiet: bool,
 ) -> "Report":
-    from ruler.cli.audit_config import read_config
+    from ruler.auditing.models import audit_models
+    from ruler.auditing.settings import AuditSettings
+    from ruler.embeddings.bundle.config import load_bundle, locate, read_config
 
-    config = read_config(path)
-    settings, folder = replace(config.make_settings(), **options), path.parent
-    groups = None if config.groups is None else _locate(config.groups, folder)
-    if config.embeddings is None:
-        return _audit_models(config, groups, settings, folder, layers, device, quiet=quiet)
-    if layers:
-        raise InputError(f"--layer must be used with [models]; got [embeddings] in {path}. Leave it out.")
-    named = config.embeddings.model_dump(exclude={"strata"}, exclude_none=True)
-    folders = {name: _locate(value, folder) for name, value in named.items()}
-    return _audit_folders(folders, groups, settings, workers, strata=config.embeddings.strata, quiet=quiet)
+    config, settings = read_config(path, AuditSettings)
+    settings = replace(settings, **options)
+    if config.embeddings is not None:
+        if layers:
+            raise InputError(f"--layer must be used with [models]; got [embeddings] in {path}. Leave it out.")
+        places = locate({**config.embeddings.model_dump(exclude={"strata"}), "groups": config.groups}, path.parent)
+        return _audit_folders(places, settings, workers, strata=config.embeddings.strata, quiet=quiet)
+    bundle = load_bundle(config, path.parent)
+    chosen = layers or (config.models.layer if config.models else None)
+    report = audit_models(
+        **bundle.models,
+        **bundle.records,
+        layer=chosen[0] if isinstance(chosen, list) and len(chosen) == 1 else chosen,
+        groups=bundle.groups,
+        device=device,
+        progress=not quiet,
+        settings=settings,
+    )
+    return _note_files(report, bundle.files)
 
 
 def _audit_folders(
-    folders: Mapping[str, Any],
-    groups: Path | None,
-    settings: "AuditSettings",
-    workers: "Workers | None",
-    *,
-    strata: str | None = None,
-    quiet: bool,
+    places: "Places", settings: "AuditSettings", workers: "Workers | None", *, strata: str | None = None, quiet: bool
 ) -> "Report":
     from ruler.auditing.audit import audit as audit_embeddings
-    from ruler.cli.audit_records import load_groups
-    from ruler.embeddings.folders import load_model_folder
+    from ruler.embeddings.bundle.config import apply_to_each
+    from ruler.embeddings.bundle.records import load_groups
+    from ruler.embeddings.files import load_model_folder
 
     load = partial(load_model_folder, strata=strata)
-    models: dict[str, Any] = {name: _each(load, place) for name, place in folders.items() if place is not None}
-    labels = None if groups is None else load_groups(groups)
+    models: dict[str, Any] = {name: apply_to_each(load, at) for name, at in places.items() if name != "groups"}
+    groups = load_groups(Path(str(places["groups"]))) if "groups" in places else None
     with _planned(models, settings, workers, quiet=quiet):
-        report = audit_embeddings(**models, groups=labels, settings=settings)
-    return _note_files(report, {**folders, "groups": groups})
+        report = audit_embeddings(**models, groups=groups, settings=settings)
+    return _note_files(report, places)
 
 
 @contextmanager
@@ -238,84 +246,10 @@ def _planned(
     typer.echo(f"took: {took_s / 60:.3g} min{share}\n", err=True)
 
 
-def _audit_models(
-    config: "AuditConfig",
-    groups: Path | None,
-    settings: "AuditSettings",
-    folder: Path,
-    layers: list[str] | None,
-    device: str | None,
-    *,
-    quiet: bool,
-) -> "Report":
-    from ruler.auditing.models import audit_models
-    from ruler.cli.audit_folders import FolderRecords, load_folder
-    from ruler.cli.audit_models import find_factory, importable, load_model
-    from ruler.cli.audit_records import load_groups, load_records
-
-    assert config.models is not None
-    assert config.data is not None
-    named = config.models.model_dump(include={"unlearned", "oracle", "original"}, exclude_none=True)
-    checkpoints = {name: _locate(value, folder) for name, value in named.items()}
-    labels = None if groups is None else load_groups(groups)
-    with importable(folder):  # also while models run: their code may import late
-        if config.models.factory is None:
-            models = {name: _each(partial(load_folder, name=name), path) for name, path in checkpoints.items()}
-            columns = {"label": config.data.label, "strata": config.data.strata}
-            load_side = FolderRecords(checkpoints["unlearned"], models["unlearned"], columns).load
-        else:
-            factory = find_factory(config.models.factory, "models.factory")
-            models = {name: _each(partial(load_model, factory, name=name), path) for name, path in checkpoints.items()}
-            load_side = load_records
-        files = {side: getattr(config.data, side) for side in _SIDES}
-        paths = {side: _locate(name, folder) for side, name in files.items() if name is not None}
-        if config.data.factory is None:
-            records = {side: load_side(path) for side, path in paths.items()}
-        else:
-            records = _check_records(find_factory(config.data.factory, "data.factory")())
-        found = records.pop("groups", None)
-        if found is not None and labels is not None:
-            raise InputError("groups must come from data.factory or from a file; got both. Leave one of them out.")
-        chosen = layers or config.models.layer
-        report = audit_models(
-            **models,
-            **records,
-            layer=chosen[0] if isinstance(chosen, list) and len(chosen) == 1 else chosen,
-            groups=labels if found is None else found,
-            device=device,
-            progress=not quiet,
-            settings=settings,
-        )
-    return _note_files(report, {**checkpoints, **paths, "groups": groups})
-
-
-def _each(load: Callable[[Path], Any], place: Any) -> Any:
-    """One model, or one per path of a list."""
-    return [load(one) for one in place] if isinstance(place, list) else load(place)
-
-
-def _check_records(content: Any) -> dict[str, Any]:
-    """What data.factory returned, by side, without sides that are None."""
-    rule = "data.factory must return a dict with forget and retain, and perhaps held_out and groups"
-    if not isinstance(content, dict):
-        raise InputError(f"{rule}; got {type(content).__name__}.")
-    if "test" in content:
-        raise InputError(f"{rule}; got test. Rename it to held_out.")
-    if not {"forget", "retain"} <= content.keys() <= {*_SIDES, "groups"}:
-        raise InputError(f"{rule}; got {', '.join(map(str, content))}.")
-    return {name: value for name, value in content.items() if value is not None}
-
-
-def _locate(name: str | list[str], folder: Path) -> Any:
-    return [_locate(one, folder) for one in name] if isinstance(name, list) else folder / Path(name).expanduser()
-
-
-def _note_files(report: "Report", files: Mapping[str, Path | Sequence[Path] | None]) -> "Report":
+def _note_files(report: "Report", files: "Places") -> "Report":
     noted: dict[str, str] = {}
     for name, place in files.items():
-        if isinstance(place, Path):
-            noted[name] = str(place)
-        for number, one in enumerate(place if isinstance(place, list) else [], 1):
+        for number, one in enumerate(place if isinstance(place, list) else [place], 1):
             noted[name if number == 1 else f"{name} {number}"] = str(one)
     return replace(report, provenance={**report.provenance, "files": noted})
 

@@ -61,8 +61,8 @@ def _train(seed: int, advance: Callable[[float], None]) -> _Scene:
     import torch
     from torch import nn
 
-    from ruler.cli.audit_records import NamedRecords
     from ruler.core.optional import load_optional
+    from ruler.embeddings.bundle.records import NamedRecords
     from ruler.training.classifier import train_classifier
     from ruler.training.settings import TrainingSettings
     from ruler.unlearning import FineTuningSettings, unlearn

@@ -1,18 +1,20 @@
-"""`ruler audit` on transformers folders: records are prepared as the model's own files say, and faults are told."""
+"""Records that users bring: prepared as the model's own files say, and what is wrong with them is told in a line."""
 
 import csv
 import io
 import json
 import sys
+import zipfile
 
 import numpy as np
 import pytest
 import torch
 
 import ruler.cli
-from ruler.cli.audit_folders import FolderRecords, load_folder
 from ruler.core.errors import CheckpointError, FileFormatError, InputError
 from ruler.core.readers.pretrained import quiet_transformers
+from ruler.embeddings.bundle.checkpoints import load_transformer
+from ruler.embeddings.bundle.records import FolderRecords, load_groups, load_records
 
 transformers = pytest.importorskip("transformers")
 pillow = pytest.importorskip("PIL.Image")
@@ -66,7 +68,7 @@ def image_folder(tmp_path):
 
 
 def records_of(folder):
-    return FolderRecords(folder, load_folder(folder, "unlearned"))
+    return FolderRecords(folder, load_transformer(folder, "unlearned"))
 
 
 def write_csv(path, text):
@@ -167,10 +169,16 @@ def test_positions_that_start_after_the_padding_are_not_read_beyond(tmp_path):
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 24}
     config = transformers.RobertaConfig(vocab_size=10, max_position_embeddings=12, pad_token_id=1, **sizes)
     model = transformers.RobertaForSequenceClassification(config).eval()
-    n_positions = FolderRecords(tmp_path, model)._count_positions()
-    assert model(torch.full((1, n_positions), 7)).logits.shape == (1, 2)
+    with quiet_transformers():
+        model.save_pretrained(tmp_path / "roberta")
+    (tmp_path / "roberta" / "vocab.txt").write_text("\n".join(VOCABULARY))
+    (tmp_path / "roberta" / "tokenizer_config.json").write_text('{"tokenizer_class": "BertTokenizer"}')
+    (record,) = records_of(tmp_path / "roberta").load(write_csv(tmp_path / "a.csv", "text\n" + "pain " * 40))
+    tokens = torch.tensor([record["input_ids"]])
+    assert tokens.shape == (1, 10)
+    assert model(tokens).logits.shape == (1, 2)
     with pytest.raises((IndexError, RuntimeError)):
-        model(torch.full((1, n_positions + 1), 7))
+        model(torch.cat([tokens, tokens[:, -1:]], dim=1))
 
 
 def test_groups_and_strata_of_texts_are_passed_on(text_folder):
@@ -182,10 +190,12 @@ def test_groups_and_strata_of_texts_are_passed_on(text_folder):
 
 def test_columns_may_have_other_names(text_folder):
     path = write_csv(text_folder.parent / "a.csv", "text,severity,year\nfever,grave,2020\n")
-    named = FolderRecords(text_folder, load_folder(text_folder, "unlearned"), {"label": "severity", "strata": "year"})
+    named = FolderRecords(
+        text_folder, load_transformer(text_folder, "unlearned"), {"label": "severity", "strata": "year"}
+    )
     (record,) = named.load(path)
     assert (record["labels"], record["strata"]) == (1, "2020")
-    wrong = FolderRecords(text_folder, load_folder(text_folder, "unlearned"), {"label": None, "strata": "month"})
+    wrong = FolderRecords(text_folder, load_transformer(text_folder, "unlearned"), {"label": None, "strata": "month"})
     with pytest.raises(
         FileFormatError, match=r"must have the column 'month', as data\.strata says; got text, severity"
     ):
@@ -394,11 +404,68 @@ def test_a_broken_processor_is_told(image_folder):
 def test_a_checkpoint_in_place_of_a_folder_is_told(tmp_path):
     (tmp_path / "model.pt").touch()
     with pytest.raises(FileFormatError, match=r"models\.oracle must be a folder .* got the file .* as models\.factory"):
-        load_folder(tmp_path / "model.pt", "oracle")
+        load_transformer(tmp_path / "model.pt", "oracle")
 
 
 def test_a_model_whose_head_was_not_saved_is_told(text_folder):
     config = json.loads((text_folder / "config.json").read_text())
     (text_folder / "config.json").write_text(json.dumps({**config, "architectures": ["BertForMaskedLM"]}))
     with pytest.raises(CheckpointError, match=r"all weights of the oracle model; \d are missing, such as cls\.pred"):
-        load_folder(text_folder, "oracle")
+        load_transformer(text_folder, "oracle")
+
+
+def test_records_keep_labels_and_ids(tmp_path):
+    np.savez(tmp_path / "a.npz", inputs=np.eye(3), ids=["x", "y", "z"])
+    records = load_records(tmp_path / "a.npz")
+    assert records.ids.tolist() == ["x", "y", "z"]
+    assert records[1].tolist() == [0.0, 1.0, 0.0]
+    np.savez(tmp_path / "c.npz", inputs=np.eye(3), labels=np.arange(3), strata=[1, 1, 2], groups=["p", "p", "q"])
+    records = load_records(tmp_path / "c.npz")
+    assert (len(records), records[2][1], records.ids) == (3, 2, None)
+    assert (records.strata.tolist(), records.groups.tolist()) == ([1, 1, 2], ["p", "p", "q"])
+    np.savez(tmp_path / "b.npz", inputs=np.eye(3))
+    assert load_records(tmp_path / "b.npz").shape == (3, 3)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "phrase"),
+    [
+        ({"rows": np.eye(2)}, "must hold the array inputs"),
+        ({"inputs": np.eye(2), "labels": np.zeros(3)}, "as many labels, ids, groups and strata as inputs"),
+        ({"inputs": np.eye(2), "labels": np.array(1)}, "as many labels, ids, groups and strata as inputs"),
+    ],
+)
+def test_bad_records_are_refused(tmp_path, arrays, phrase):
+    np.savez(tmp_path / "a.npz", **arrays)
+    with pytest.raises(FileFormatError, match=phrase):
+        load_records(tmp_path / "a.npz")
+
+
+def test_records_of_another_ending_are_refused(tmp_path):
+    (tmp_path / "a.csv").touch()
+    with pytest.raises(FileFormatError, match=r"a\.csv must be a \.npy or \.npz file of inputs; got '\.csv'"):
+        load_records(tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize(("name", "found"), [("absent", "nothing there"), (".", "a folder")])
+def test_records_that_are_no_file_are_told(tmp_path, name, found):
+    with pytest.raises(FileFormatError, match=f"must be a file; got {found}. Check the path"):
+        load_records(tmp_path / name)
+
+
+def test_bombs_of_records_are_refused(tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("inputs.npy", bytes(64 << 20))
+    with pytest.raises(FileFormatError, match="must not unfold"):
+        load_records(tmp_path / "a.npz")
+
+
+def test_groups_must_be_labels(tmp_path):
+    np.save(tmp_path / "groups.npy", np.ones((3, 2)))
+    with pytest.raises(FileFormatError, match="must hold one group per record"):
+        load_groups(tmp_path / "groups.npy")
+    np.save(tmp_path / "groups.npy", np.array([None, "a"], dtype=object), allow_pickle=True)
+    with pytest.raises(FileFormatError, match=r"must be a sound \.npy file"):
+        load_groups(tmp_path / "groups.npy")
+    with pytest.raises(FileFormatError, match="must be a file; got nothing there"):
+        load_groups(tmp_path / "none.csv")

@@ -1,0 +1,242 @@
+"""The TOML file of an audit: which models or embeddings, which records, which settings; and what it names, loaded."""
+
+import difflib
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+
+from ruler.core.errors import FileFormatError, InputError
+from ruler.embeddings.bundle.checkpoints import find_factory, load_checkpoint, load_transformer
+from ruler.embeddings.bundle.records import FolderRecords, Labels, load_groups, load_records
+from ruler.embeddings.files import SIDES
+
+S = TypeVar("S")
+T = TypeVar("T")
+Places = Mapping[str, Path | list[Path]]
+_STRICT = ConfigDict(extra="forbid", strict=True)
+_LARGEST_BYTES = 1 << 20
+_OLD_EMBEDDINGS = re.compile(r"(unlearned|oracle|original)_(forget|retain|held_out)")
+
+
+class ModelsTable(BaseModel):
+    """``[models]``: a function that builds the architecture and a checkpoint for each model, or a folder for each."""
+
+    model_config = _STRICT
+    factory: str | None = None
+    unlearned: str
+    oracle: str | list[str] | None = None
+    original: str | None = None
+    layer: str | list[str] | None = None
+
+
+class DataTable(BaseModel):
+    """``[data]``: a function that returns the records, or a file (or a folder of images) for each side.
+
+    ``label`` and ``strata`` name columns of tables of texts, where these are not called so.
+    """
+
+    model_config = _STRICT
+    factory: str | None = None
+    forget: str | None = None
+    retain: str | None = None
+    held_out: str | None = None
+    label: str | None = None
+    strata: str | None = None
+
+
+class EmbeddingsTable(BaseModel):
+    """``[embeddings]``: a folder for each model, and the column that serves as strata, for `load_model_folder`."""
+
+    model_config = _STRICT
+    unlearned: str
+    oracle: str | list[str] | None = None
+    original: str | None = None
+    strata: str | None = None
+
+
+class AuditConfig(BaseModel):
+    """The whole file: ``[embeddings]``, or ``[models]`` with ``[data]``; ``groups`` and ``[settings]`` as needed."""
+
+    model_config = _STRICT
+    embeddings: EmbeddingsTable | None = None
+    models: ModelsTable | None = None
+    data: DataTable | None = None
+    settings: Any = None
+    groups: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Bundle:
+    """What a configuration of models names, loaded.
+
+    Args:
+        models: By name: unlearned and, where given, oracle (perhaps a list) and original.
+        records: By side, as `embed` takes them.
+        groups: Of the forget records or by side, or None.
+        files: Where each model, side and the groups were read.
+    """
+
+    models: Mapping[str, Any]
+    records: Mapping[str, Any]
+    groups: Labels | Mapping[str, Labels] | None
+    files: Places
+
+
+def read_config(path: Path, settings: type[S]) -> tuple[AuditConfig, S]:
+    """The configuration in a TOML file. Paths in it are as written: they lie relative to the file itself.
+
+    Args:
+        path: Of the file.
+        settings: The dataclass that ``[settings]`` fills, such as `AuditSettings`.
+
+    Returns:
+        The tables, and the settings, checked by their own rules.
+
+    Raises:
+        FileFormatError: Not there, not TOML, an unknown key, a value of the wrong kind, or tables that do not go
+            together.
+        InputError: A setting out of its range.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "audit.toml"
+        >>> _ = path.write_text('[embedings]')
+        >>> read_config(path, dict)
+        Traceback (most recent call last):
+        ruler.core.errors.FileFormatError: ... must have known keys only; got 'embedings'. Did you mean 'embeddings'?
+    """
+    if not path.is_file():
+        found = "a folder" if path.is_dir() else "nothing there"
+        advice = "Folders of embeddings go into --unlearned and --oracle." if path.is_dir() else "Check the path."
+        raise FileFormatError(f"{path} must be a TOML file; got {found}. {advice}")
+    if path.stat().st_size > _LARGEST_BYTES:
+        raise FileFormatError(f"{path} must be under 1 MiB; got {path.stat().st_size:,} bytes. Give the TOML file.")
+    fields: Any = {name: (kind, None) for name, kind in getattr(settings, "__annotations__", {}).items()}
+    table: Any = create_model("SettingsTable", __config__=_STRICT, **fields)
+    whole = create_model("AuditFile", __base__=AuditConfig, settings=(table | None, None))
+    try:
+        config = whole.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+    except UnicodeDecodeError as error:
+        raise FileFormatError(
+            f"{path} must be TOML in UTF-8; got other bytes. Embeddings go into --unlearned and --oracle, as folders."
+        ) from error
+    except tomllib.TOMLDecodeError as error:
+        raise FileFormatError(f"{path} must be TOML; got {error}.") from error
+    except ValidationError as error:
+        raise FileFormatError(_explain(error, path, list(fields))) from error
+    _check_tables(config, path)
+    return config, settings(**(config.settings.model_dump(exclude_unset=True) if config.settings else {}))
+
+
+def locate(names: Mapping[str, str | list[str] | None], folder: Path) -> dict[str, Path | list[Path]]:
+    """Names of a configuration as paths, those that are given.
+
+    Example:
+        >>> locate({"unlearned": "model.pt", "original": None}, Path("bundle"))
+        {'unlearned': PosixPath('bundle/model.pt')}
+    """
+    given = {key: name for key, name in names.items() if name is not None}
+    return {key: apply_to_each(lambda one: folder / Path(one).expanduser(), name) for key, name in given.items()}
+
+
+def apply_to_each(load: Callable[[Any], T], place: Any) -> T | list[T]:
+    """What ``load`` gives for one place, or for each of a list."""
+    return [load(one) for one in place] if isinstance(place, list) else load(place)
+
+
+def load_bundle(config: AuditConfig, folder: Path) -> Bundle:
+    """Load the models and records of a configuration that has ``[models]`` and ``[data]``.
+
+    Only code that ``models.factory`` and ``data.factory`` name is executed; see `find_factory`.
+
+    Args:
+        config: As `read_config` gives it.
+        folder: Where the configuration lies.
+
+    Raises:
+        InputError: A factory that fails or returns something else.
+        FileFormatError: A file or folder that cannot be read safely.
+        CheckpointError: Weights that do not fit the model.
+    """
+    assert config.models is not None
+    assert config.data is not None
+    named = config.models.model_dump(include={"unlearned", "oracle", "original"})
+    places, sides = locate(named, folder), locate(config.data.model_dump(include=set(SIDES)), folder)
+    groups_file = None if config.groups is None else folder / Path(config.groups).expanduser()
+    groups = None if groups_file is None else load_groups(groups_file)
+    models: dict[str, Any] = {}
+    factory = None if config.models.factory is None else find_factory(config.models.factory, "models.factory", folder)
+    for name, place in places.items():
+        if factory is None:
+            models[name] = apply_to_each(partial(load_transformer, name=name), place)
+        else:
+            models[name] = apply_to_each(partial(load_checkpoint, factory, name=name), place)
+    if config.data.factory is not None:
+        records = _check_records(find_factory(config.data.factory, "data.factory", folder)())
+    elif factory is None:
+        columns = {"label": config.data.label, "strata": config.data.strata}
+        prepared = FolderRecords(Path(str(places["unlearned"])), models["unlearned"], columns)
+        records = {side: prepared.load(Path(str(path))) for side, path in sides.items()}
+    else:
+        records = {side: load_records(Path(str(path))) for side, path in sides.items()}
+    found = records.pop("groups", None)
+    if found is not None and groups is not None:
+        raise InputError("groups must come from data.factory or from a file; got both. Leave one of them out.")
+    files = {**places, **sides} | ({} if groups_file is None else {"groups": groups_file})
+    return Bundle(models, records, groups if found is None else found, files)
+
+
+def _check_records(content: Any) -> dict[str, Any]:
+    """What data.factory returned, by side, without sides that are None."""
+    rule = "data.factory must return a dict with forget and retain, and perhaps held_out and groups"
+    if not isinstance(content, dict):
+        raise InputError(f"{rule}; got {type(content).__name__}.")
+    if "test" in content:
+        raise InputError(f"{rule}; got test. Rename it to held_out.")
+    if not {"forget", "retain"} <= content.keys() <= {*SIDES, "groups"}:
+        raise InputError(f"{rule}; got {', '.join(map(str, content))}.")
+    return {name: value for name, value in content.items() if value is not None}
+
+
+def _check_tables(config: AuditConfig, path: Path) -> None:
+    has_models = config.models is not None
+    if has_models == (config.embeddings is not None):
+        found = "both" if has_models else "neither"
+        raise FileFormatError(f"{path} must have either [embeddings] or [models] with [data]; got {found}.")
+    data = config.data
+    if has_models != (data is not None):
+        raise FileFormatError(f"{path} must have [data] with [models], and only then. Say which records to embed.")
+    if data is None:
+        return
+    is_mixed = data.factory is not None and any((data.forget, data.retain, data.held_out, data.label, data.strata))
+    if is_mixed or (data.factory is None and not (data.forget and data.retain)):
+        raise FileFormatError(
+            f"{path} must have in [data] either factory, or the files forget and retain (and held_out, if you have it)."
+        )
+
+
+def _explain(error: ValidationError, path: Path, settings: list[str]) -> str:
+    problems = error.errors(include_url=False, include_input=False)
+    first = next((one for one in problems if one["type"] == "extra_forbidden"), problems[0])  # the likelier cause
+    place = ".".join(map(str, first["loc"]))
+    if first["type"] != "extra_forbidden":
+        return f"{path} must hold sound values; got {place}: {first['msg']}."
+    table, key = ".".join(map(str, first["loc"][:-1])), str(first["loc"][-1])
+    tables: dict[str, type[BaseModel]] = {"": AuditConfig, "models": ModelsTable, "data": DataTable}
+    tables["embeddings"] = EmbeddingsTable
+    known = settings if table == "settings" else list(tables[table].model_fields)
+    near = difflib.get_close_matches(key, known, n=1)
+    old = _OLD_EMBEDDINGS.fullmatch(key) if table == "embeddings" else None
+    if old:
+        advice = f'Write {old[1]} = "DIR", a folder that holds {old[2]}.* and the other sides.'
+    elif table == "data" and key == "test":
+        advice = "Write held_out: the records that no model was trained on."
+    else:
+        advice = f"Did you mean {near[0]!r}?" if near else f"Known are {', '.join(known)}."
+    return f"{path} must have known keys only; got {place!r}. {advice}"

@@ -1,16 +1,11 @@
 """Records and groups as the page's tables: columns with their words, values safe to embed."""
 
-import json
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from markupsafe import Markup
-
-from ruler.auditing.findings import Report
 from ruler.auditing.records import ALIKE, NOT_JUDGED
-from ruler.auditing.report.display import choose_digits, format_number, format_p, is_missing, show_text
+from ruler.auditing.report.display import DASH, choose_digits, format_number, format_p, show_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,7 +13,6 @@ if TYPE_CHECKING:
 PLAIN = [ALIKE, NOT_JUDGED]  # findings of records that do not stand out
 _N_FIRST = 25
 _MOST_CHARACTERS = 8_000_000
-_BREAKING = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 
 # label, kind, meaning
 _COLUMNS = {
@@ -63,14 +57,14 @@ class Column:
 
 @dataclass(frozen=True)
 class PageTable:
-    """A table of the page: the first rows as text for readers without scripts, all of them as JSON.
+    """A table of the page: the first rows as text for readers without scripts, all of them as data for the script.
 
     Args:
         noun: What a row is.
         n_rows: Of the whole table.
         columns: Those that hold something.
         first: Formatted cells of the first rows, those that stand out most on top.
-        data: JSON for a ``<script>`` element; cannot close it.
+        data: For JSON.
         findings: The different findings, for the filter.
         is_clipped: Names were too long to carry whole.
     """
@@ -79,64 +73,53 @@ class PageTable:
     n_rows: int
     columns: tuple[Column, ...]
     first: tuple[tuple[str, ...], ...]
-    data: Markup
+    data: dict[str, Any]
     findings: tuple[str, ...]
     is_clipped: bool
 
 
-def show_records(report: Report) -> PageTable | None:
-    """The forget records, most suspicious first; None where there are none."""
-    return _show(report.records, "record") if len(report.records) else None
-
-
-def show_groups(report: Report) -> PageTable | None:
-    """The groups, most suspicious first; None without groups."""
-    return None if report.groups is None or report.groups.empty else _show(report.groups, "group")
-
-
-def _show(frame: "pd.DataFrame", noun: str) -> PageTable:
+def show_table(frame: "pd.DataFrame | None", noun: str) -> PageTable | None:
+    """Records or groups, those that stand out most first; None where there are none."""
+    if frame is None or frame.empty:
+        return None
     frame = frame.sort_values([name for name in ("q_value", "p_value") if name in frame], kind="stable")
-    known = [name for name in _COLUMNS if name in frame]
-    others = [name for name in frame.columns if name not in _COLUMNS]
-    columns = tuple(_describe(name, frame[name]) for name in [*known, *others] if not frame[name].isna().all())
+    names = [*(name for name in _COLUMNS if name in frame), *(name for name in frame if name not in _COLUMNS)]
+    filled = [frame[name] for name in names if not frame[name].isna().all()]
+    columns = tuple(map(_describe, filled))
     limit = max(200, _MOST_CHARACTERS // len(frame))
-    values = {column.key: _plain(frame[column.key], column, limit) for column in columns}
+    values = {column.key: _plain(cells, column, limit) for cells, column in zip(filled, columns, strict=True)}
     cells = ([_format(value, column) for value in values[column.key][:_N_FIRST]] for column in columns)
-    findings = values.get("finding", [])
     return PageTable(
         noun=noun,
         n_rows=len(frame),
         columns=columns,
         first=tuple(zip(*cells, strict=True)),
-        data=_embed({"noun": noun, "plain": PLAIN, "columns": [vars(column) for column in columns], "values": values}),
-        findings=tuple(sorted({str(finding) for finding in findings if finding})),
+        data={"noun": noun, "plain": PLAIN, "columns": [vars(column) for column in columns], "values": values},
+        findings=tuple(sorted({str(finding) for finding in values.get("finding", []) if finding})),
         is_clipped=any(isinstance(cell, str) and len(cell) > limit for cells in values.values() for cell in cells),
     )
 
 
-def _describe(name: str, values: "pd.Series[Any]") -> Column:
+def _describe(values: "pd.Series[Any]") -> Column:
     is_number = getattr(values.dtype, "kind", "O") in "fiu"
-    label, kind, meaning = _COLUMNS.get(str(name), (str(name), "number" if is_number else "text", ""))
-    if kind != "text" and kind != "finding" and not is_number:
+    label, kind, meaning = _COLUMNS.get(str(values.name), (str(values.name), "number", ""))
+    if kind not in ("text", "finding") and not is_number:
         kind = "text"
-    return Column(show_text(name), show_text(label), kind, meaning, choose_digits(values) if is_number else 0)
+    return Column(show_text(values.name), show_text(label), kind, meaning, choose_digits(values) if is_number else 0)
 
 
-def _plain(values: Iterable[Any], column: Column, limit: int) -> list[Any]:
-    """Numbers as they are to nine digits, everything else as visible text, nothing as None."""
-    if column.kind in ("text", "finding"):
-        return [None if is_missing(value) else _clip(show_text(value), limit) for value in values]
-    return [float(f"{value:.9g}") if math.isfinite(value) else None for value in values]
-
-
-def _clip(text: str, limit: int) -> str:
-    return text if len(text) <= limit else text[:limit] + "\u2026"
+def _plain(values: "pd.Series[Any]", column: Column, limit: int) -> list[Any]:
+    """Numbers to nine digits, everything else as visible text, missing values as None."""
+    if column.kind not in ("text", "finding"):
+        return [float(f"{value:.9g}") if math.isfinite(value) else None for value in values]
+    texts = (None if is_missing else show_text(value) for value, is_missing in zip(values, values.isna(), strict=True))
+    return [text if text is None or len(text) <= limit else f"{text[:limit]}\u2026" for text in texts]
 
 
 def _format(value: Any, column: Column) -> str:
     """A cell's text, by the same rules as tables.js."""
     if value is None:
-        return "\u2013"
+        return DASH
     if column.kind in ("text", "finding"):
         return str(value)
     if column.kind == "p":
@@ -144,8 +127,3 @@ def _format(value: Any, column: Column) -> str:
     if column.kind == "count":
         return f"{value:,.0f}"
     return format_number(value, column.digits, is_signed=column.kind == "signed")
-
-
-def _embed(content: Any) -> Markup:
-    """JSON that no HTML parser can leave: ASCII only, and without the characters that tags are made of."""
-    return Markup(json.dumps(content, allow_nan=False, separators=(",", ":")).translate(_BREAKING))

@@ -1,6 +1,5 @@
 import hashlib
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import jsonschema
 import numpy as np
 import pandas as pd
 import pytest
+from tests.auditing.report.factory import VERDICTS, make_report
 
 from ruler.auditing.audit import audit
 from ruler.auditing.findings import Report
@@ -15,9 +15,6 @@ from ruler.auditing.report import files
 from ruler.auditing.report.document import SCHEMA_PATH, describe_schema
 from ruler.auditing.settings import AuditSettings
 from ruler.core.errors import FileFormatError, InputError
-
-sys.path.insert(0, str(Path(__file__).parent))
-from report_factory import VERDICTS, make_report
 
 CASES = [
     *({"verdict": verdict} for verdict in VERDICTS),
@@ -277,7 +274,7 @@ def test_a_dictionary_holds_what_the_file_holds(case, tmp_path):
 
 def test_json_that_is_too_large(tmp_path, monkeypatch):
     folder = make_report().save(tmp_path)
-    monkeypatch.setattr(files, "_MOST_JSON_BYTES", 100)
+    monkeypatch.setattr(files, "MOST_JSON_BYTES", 100)
     with pytest.raises(FileFormatError, match="must be under"):
         Report.load(folder)
 
@@ -309,8 +306,8 @@ def test_records_other_than_said(tmp_path):
         Report.load(folder)
 
 
-def test_records_that_unfold_beyond_measure(tmp_path, monkeypatch):
+def test_records_that_unpack_to_too_much(tmp_path, monkeypatch):
     folder = make_report().save(tmp_path)
-    monkeypatch.setattr("ruler.auditing.report.records_file._MOST_BYTES", 1000)
-    with pytest.raises(FileFormatError, match="unfold"):
+    monkeypatch.setattr(files, "MOST_RECORD_BYTES", 1000)
+    with pytest.raises(FileFormatError, match="unpack"):
         Report.load(folder)

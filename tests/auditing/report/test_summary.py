@@ -1,16 +1,12 @@
 import math
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
+from tests.auditing.report.factory import VERDICTS, make_report
 
 from ruler.auditing.findings import GuardFinding
-from ruler.auditing.report.wording import choose_headline
+from ruler.auditing.report.wording import choose_headline, find_strongest
 from ruler.auditing.settings import AuditSettings
-
-sys.path.insert(0, str(Path(__file__).parent))
-from report_factory import VERDICTS, make_report
 
 
 @pytest.mark.parametrize("verdict", VERDICTS)
@@ -201,3 +197,10 @@ def test_a_difference_within_the_margin_is_not_called_traceless():
     assert choose_headline(report).startswith("No trace beyond the margin")
     report.metrics["m4"] = replace(report.metrics["m4"], p_value=0.01)
     assert choose_headline(report) == "What is left of the forgotten records lies within the margin."
+
+
+def test_right_guesses_read_both_directions():
+    assert find_strongest(make_report("residual")).n_right == 76
+    assert find_strongest(make_report("displaced")).n_right == 78
+    assert find_strongest(make_report("invalid")) is None
+    assert find_strongest(make_report("damaged")) is None

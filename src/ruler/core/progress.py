@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-_PATIENCE_S = 2.0
+PATIENCE_S = 2.0
 
 
 @contextmanager
@@ -50,7 +50,7 @@ class _LateBar:
 
     def __init__(self, title: str, total: float) -> None:
         self._title, self._total, self._done = title, total, 0.0
-        self._open_at_s = time.monotonic() + _PATIENCE_S
+        self._open_at_s = time.monotonic() + PATIENCE_S
         self._progress: Any = None
 
     def advance(self, amount: float) -> None:

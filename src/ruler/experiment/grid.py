@@ -7,8 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from itertools import combinations, product
 
-from ruler.data import TABULAR_SETS
-from ruler.experiment.domains import DOMAINS
+from ruler.data import DATASETS
 from ruler.experiment.settings import StudySettings
 from ruler.unlearning import METHODS
 
@@ -25,7 +24,7 @@ _STEP_COST = {"residual_mlp": 2, "ft_transformer": 10, "small_cnn": 4, "resnet18
 _CHOSEN_FRACTION = 0.1
 """What the most frequent groups shall hold, whatever fractions a run takes; one or two alone hold what they hold."""
 
-_TRAIN_SHARE = 0.8
+_MOST_RECORDS = 80_000  # that a diagnostic study trains on
 _FIXED_ROWS = 1500  # what a model costs whatever its size, in rows: steps of a tiny set are bound by call overhead
 
 
@@ -110,10 +109,10 @@ class Job:
         originals = {c.seed for c in self.cells if c.method != "oracle"}
         unlearned = sum((c.learning_rate or 0) / 5e-4 for c in self.cells)
         epochs = _TRAINING_EPOCHS * (len(trained) + len(originals)) + _UNLEARNING_EPOCHS * unlearned
-        dataset = self.cells[0].dataset
-        if dataset in DOMAINS:
-            return epochs * DOMAINS[dataset].n_records * _STEP_COST.get(self.cells[0].architecture, 1)
-        return epochs * (_TRAIN_SHARE * TABULAR_SETS[dataset].n_rows + _FIXED_ROWS)
+        n_records = DATASETS[self.cells[0].dataset].n_records
+        if self.cells[0].engine == "diagnostic":
+            return epochs * min(n_records, _MOST_RECORDS) * _STEP_COST.get(self.cells[0].architecture, 1)
+        return epochs * (n_records + _FIXED_ROWS)
 
 
 def list_cells(study: StudySettings) -> tuple[Cell, ...]:
@@ -129,9 +128,9 @@ def list_cells(study: StudySettings) -> tuple[Cell, ...]:
 
 def _generate_cells(study: StudySettings) -> Iterator[Cell]:
     for dataset, architecture in product(study.datasets, study.architectures):
-        if dataset in DOMAINS and architecture not in DOMAINS[dataset].architectures:
+        if architecture not in DATASETS[dataset].architectures:
             continue
-        is_control = dataset in DOMAINS and DOMAINS[dataset].is_control
+        is_control = DATASETS[dataset].is_control
         for (choice, fraction), forget_seed, seed in product(_list_choices(study), study.forget_seeds, study.seeds):
             for method, rate, teacher_seed in _list_methods(study, is_bare=is_control or choice != "random"):
                 yield Cell(
@@ -172,7 +171,7 @@ def _generate_pairs(study: StudySettings) -> Iterator[Cell]:
     models = [
         (dataset, architecture)
         for dataset, architecture in product(study.datasets, study.architectures)
-        if dataset not in DOMAINS or architecture in DOMAINS[dataset].architectures
+        if architecture in DATASETS[dataset].architectures
     ]
     for (dataset, architecture), forget_seed, fraction in product(models, study.forget_seeds, study.forget_fractions):
         for seed, other_seed in combinations(study.seeds, 2):

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable
 
-from ruler.data import FACE_SETS, PUBLISHED_SETS, check_gender, fetch_set, locate
-from ruler.experiment.domains import DOMAINS, name_source
+from ruler.data import DATASETS, FaceSet, check_gender, fetch_dataset, locate
 
 
 def gather_inputs(datasets: Iterable[str], language_model: str | None = None) -> None:
@@ -28,11 +27,11 @@ def gather_inputs(datasets: Iterable[str], language_model: str | None = None) ->
 
         check_language_model(language_model)
     for dataset in wanted:
-        source = name_source(dataset)
-        if source in FACE_SETS:
-            check_gender(source)
-        elif locate(PUBLISHED_SETS[source]).place == "to download":
-            fetch_set(source, progress=True)
+        entry = DATASETS[dataset]
+        if isinstance(entry, FaceSet):
+            check_gender(entry)
+        elif locate(entry).place == "to download":
+            fetch_dataset(dataset, progress=True)
 
 
 def holds_texts(dataset: str) -> bool:
@@ -42,7 +41,7 @@ def holds_texts(dataset: str) -> bool:
         >>> holds_texts("mtsamples"), holds_texts("adult")
         (True, False)
     """
-    return dataset in DOMAINS and DOMAINS[dataset].kind == "texts"
+    return DATASETS[dataset].kind == "text"
 
 
 def name_language_model(name: str | None = None) -> str:

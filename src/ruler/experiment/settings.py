@@ -7,8 +7,7 @@ from typing import Literal
 from ruler.core.checks import check_number
 from ruler.core.errors import InputError
 from ruler.core.registry import Registry
-from ruler.data import TABULAR_SETS
-from ruler.experiment.domains import DATASETS, DOMAINS
+from ruler.data import DATASETS, list_datasets
 from ruler.unlearning import METHODS
 
 PAPER_RATE = 5e-4
@@ -30,7 +29,7 @@ class StudySettings:
 
     Args:
         name: Name of the study; ends up in every row.
-        datasets: Keys of the ten tabular sets, or of diagnostic ones.
+        datasets: Keys of tables, or, for the engine ``diagnostic``, of datasets beyond the ten of the primary study.
         methods: Unlearning methods, users' own among them; none for a study of oracles alone.
         forget_fractions: Shares of the training rows to forget.
         seeds: Training seeds, shared by original and oracle.
@@ -55,7 +54,7 @@ class StudySettings:
     """
 
     name: str
-    datasets: tuple[str, ...] = tuple(TABULAR_SETS)
+    datasets: tuple[str, ...] = list_datasets("primary")
     methods: tuple[str, ...] = ()
     forget_fractions: tuple[float, ...] = (0.01, 0.05, 0.10)
     seeds: tuple[int, ...] = tuple(range(10))
@@ -75,9 +74,8 @@ class StudySettings:
     def __post_init__(self) -> None:
         for field in _LISTS:
             _check_distinct(getattr(self, field), field)
-        known = DOMAINS if self.engine == "diagnostic" else DATASETS if self.datasets[0] in DOMAINS else TABULAR_SETS
         for key in self.datasets:
-            known[key]
+            DATASETS[key]
         for method in self.methods:
             if METHODS[method].terms is None and self.engine == "ensemble":
                 raise InputError(f"engine must be 'protocol' for {method}, which has no terms; got 'ensemble'.")
@@ -119,13 +117,26 @@ def _check_diagnostic(study: StudySettings) -> None:
     if is_diagnostic:
         _check_choice(str(study.precision), "precision", PRECISIONS)
     for key in study.datasets:
-        fitting = DOMAINS[key].architectures if key in DOMAINS else ("tabular_mlp",)
-        if is_diagnostic != (key in DOMAINS) or not set(fitting) & set(study.architectures):
+        fitting = DATASETS[key].architectures
+        if not can_run(study.engine, key) or not set(fitting) & set(study.architectures):
+            engine = "protocol or ensemble" if can_run("protocol", key) else "diagnostic"
             raise InputError(
-                f"architectures must hold one for {key}: {', '.join(fitting)}, with the engine "
-                f"{'diagnostic' if key in DOMAINS else 'protocol or ensemble'}; got {', '.join(study.architectures)} "
-                f"and {study.engine} in {study.name!r}."
+                f"architectures must hold one for {key}: {', '.join(fitting)}, with the engine {engine}; "
+                f"got {', '.join(study.architectures)} and {study.engine} in {study.name!r}."
             )
+
+
+def can_run(engine: str, dataset: str) -> bool:
+    """Whether an engine is made for a dataset; both kinds of engines are for tables of the user's own.
+
+    Example:
+        >>> can_run("protocol", "adult"), can_run("diagnostic", "adult"), can_run("ensemble", "cifar10")
+        (True, False, False)
+    """
+    entry = DATASETS[dataset]
+    if engine == "diagnostic":
+        return entry.study != "primary"
+    return entry.kind == "table" and entry.study in ("primary", "")
 
 
 def _check_distinct(values: Sequence[object], name: str) -> None:

@@ -7,8 +7,7 @@ from typing import Any
 from ruler.core.checks import check_number
 from ruler.core.errors import InputError
 from ruler.core.registry import Registry
-from ruler.data import TABULAR_SETS
-from ruler.experiment.domains import DATASETS, DOMAINS
+from ruler.data import DATASETS, list_datasets
 from ruler.experiment.settings import (
     ALL_METHODS,
     APPROXIMATE_METHODS,
@@ -16,18 +15,20 @@ from ruler.experiment.settings import (
     ENGINES,
     PRECISIONS,
     StudySettings,
+    can_run,
 )
 from ruler.unlearning import METHODS
 
 
-def _diagnose(name: str, *datasets: str, **settings: Any) -> StudySettings:
+def _diagnose(name: str, **settings: Any) -> StudySettings:
     """A diagnostic study of section 5.5: five seeds, all methods, original and oracle beside them, in float32.
 
     bfloat16 was compared with it (`benchmarks.precision`, docs/diagnostics.md): a finding on the FT-Transformer and a
     verdict on the CNN turn on it, for texts it is not shown to be harmless, and what it saves on ResNet-18 is a quarter
     of the time.
     """
-    architectures = dict.fromkeys(model for key in datasets for model in DOMAINS[key].architectures)
+    datasets = list_datasets(name)
+    architectures = dict.fromkeys(model for key in datasets for model in DATASETS[key].architectures)
     return StudySettings(
         name,
         datasets=datasets,
@@ -74,22 +75,17 @@ STUDIES: Registry[StudySettings] = Registry(
             ),
             _diagnose(
                 "large-tabular",
-                "covertype",
-                "higgs",
                 forget_fractions=(0.05,),
                 batch_size=_TABLES_BATCH,
             ),
-            _diagnose("images", "cifar10", "svhn", "cifar100", forget_fractions=(0.05,), batch_size=_IMAGES_BATCH),
+            _diagnose("images", forget_fractions=(0.05,), batch_size=_IMAGES_BATCH),
             _diagnose(
                 "faces",
-                "lfw",
                 forget_choices=("random", "most_frequent", "single", "pair"),
                 batch_size=_IMAGES_BATCH,
             ),
             _diagnose(
                 "clinical",
-                "mtsamples",
-                "mtsamples_rows",
                 learning_rates=(_BERT_RATE,),
                 batch_size=_TEXTS_BATCH,
             ),
@@ -261,12 +257,14 @@ def _keep_diagnostic(studies: Sequence[StudySettings], option: str) -> list[Stud
 
 
 def _list_possible(study: StudySettings) -> tuple[str, ...]:
-    """Datasets that a study may be run on: a tabular one on all ten, a diagnostic one on its own."""
-    return study.datasets if study.engine == "diagnostic" else tuple(TABULAR_SETS)
+    """Datasets that a study may be run on: a tabular one on all tables, a diagnostic one on its own."""
+    if study.engine == "diagnostic":
+        return study.datasets
+    return tuple(key for key in DATASETS if can_run(study.engine, key))
 
 
 def _list_fitting(study: StudySettings, datasets: Sequence[str]) -> tuple[str, ...]:
     if study.engine != "diagnostic":
         return study.architectures
-    fitting = {model for key in datasets for model in DOMAINS[key].architectures}
+    fitting = {model for key in datasets for model in DATASETS[key].architectures}
     return tuple(model for model in study.architectures if model in fitting)

@@ -14,7 +14,6 @@ from ruler.experiment.diagnostic.groups import Surroundings, compare_with_placeb
 from ruler.experiment.diagnostic.labs import ClassifierLab, Lab, Reading
 from ruler.experiment.diagnostic.material import Material, load_material
 from ruler.experiment.diagnostic.verdict import Sides, audit_sides
-from ruler.experiment.domains import DOMAINS
 from ruler.experiment.grid import Cell, Job
 from ruler.experiment.records import BASELINE_ROWS, BASELINE_SEED, GALLERY_ROWS
 from ruler.experiment.scores import Answers, Scores, divide_by_norms
@@ -197,7 +196,7 @@ def _score_outputs(reading: Reading, partition: Partition, held_out: IndexArray)
 
 
 def _open_lab(cell: Cell, material: Material, workplace: Workplace) -> Lab:
-    if DOMAINS[cell.dataset].kind == "texts":
+    if material.language is not None:
         from ruler.experiment.diagnostic.language import LanguageLab
 
         return LanguageLab(material, workplace.device, CheckpointStore(workplace.models))

@@ -12,17 +12,17 @@ import numpy.typing as npt
 from ruler.core.errors import InputError
 from ruler.core.types import IndexArray, Partition
 from ruler.data import (
-    choose_groups,
+    DATASETS,
     load_faces,
     load_images,
     load_tabular,
     load_texts,
+    partition_groups,
     partition_rows,
     sample_rows,
     split,
 )
 from ruler.experiment.diagnostic.vocabulary import Vocabulary, tokenize
-from ruler.experiment.domains import DOMAINS
 
 Array = npt.NDArray[Any]
 
@@ -98,7 +98,7 @@ class Material:
                 f"forget fraction must be below {1 / self.scale:.3g}, the share of records that are trained on; "
                 f"got {fraction:g}."
             )
-        return choose_groups(self.groups[: self.n_train], fraction * self.scale, seed=seed, choice=choice)
+        return partition_groups(self.groups[: self.n_train], fraction=fraction * self.scale, seed=seed, choice=choice)
 
 
 @lru_cache(maxsize=2)
@@ -110,7 +110,7 @@ def load_material(dataset: str, size: str = "full", language_model: str | None =
         size: ``smoke`` takes a few hundred records.
         language_model: Folder of a transformers model for texts; None looks for one.
     """
-    kind = DOMAINS[dataset].kind
+    kind = DATASETS[dataset].kind
     if kind == "table":
         return _load_table(dataset, size)
     if kind == "images":
@@ -154,7 +154,7 @@ def _load_faces(dataset: str, size: str) -> Material:
     if size == "smoke":
         kept = np.flatnonzero(np.isin(groups, _choose_few(groups, target)))
         images, target, groups = _thin_out(images[kept]), target[kept], groups[kept]
-    control = choose_groups(groups, HELD_OUT_IDENTITIES, seed=SPLIT_SEED + 1)
+    control = partition_groups(groups, fraction=HELD_OUT_IDENTITIES, seed=SPLIT_SEED + 1)
     order = np.concatenate([control.retain, control.forget])
     n_train = len(control.retain)
     return Material(
@@ -181,7 +181,7 @@ def _load_texts(dataset: str, size: str, language_model: str | None) -> Material
     from ruler.models.bert_mlm import resolve_language_model
 
     folder, description = resolve_language_model(language_model)
-    texts = load_texts("mtsamples", by="row" if dataset.endswith("_rows") else "distinct")
+    texts = load_texts(dataset)
     documents = np.asarray(texts.documents)
     is_smoke = size == "smoke"
     n_train, n_control = (

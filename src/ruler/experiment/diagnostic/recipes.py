@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from ruler.core.registry import Registry
+from ruler.data import DATASETS, ImageSet
 from ruler.experiment.grid import Cell
 from ruler.training.settings import TrainingSettings
 from ruler.unlearning import METHODS, UnlearningSettings
@@ -57,8 +58,6 @@ HEAD_TRAINING = TrainingSettings(
 )
 """Of a language model whose head was not in its file: whole model, on documents that no study uses."""
 
-_UNMIRRORED = ("svhn",)  # a mirrored digit is another sign
-
 
 def choose_training(cell: Cell) -> TrainingSettings:
     """The settings that a cell's original and oracle are trained with.
@@ -69,7 +68,8 @@ def choose_training(cell: Cell) -> TrainingSettings:
         ('crop', 'bfloat16')
     """
     settings = replace(TRAINING[cell.architecture], batch_size=cell.batch_size, precision=cell.precision or "float32")
-    if cell.dataset in _UNMIRRORED and settings.augment == "flip_crop":
+    dataset = DATASETS[cell.dataset]
+    if settings.augment == "flip_crop" and isinstance(dataset, ImageSet) and not dataset.is_mirrored_alike:
         settings = replace(settings, augment="crop")
     return shorten(settings, cell)
 

@@ -9,9 +9,8 @@ from typing import Any
 
 from ruler.core.files import write_atomically
 from ruler.core.locations import cache_folder, data_folder
-from ruler.data import PUBLISHED_SETS, TEXT_SETS, locate
+from ruler.data import DATASETS, locate
 from ruler.experiment.cell import Workplace
-from ruler.experiment.domains import name_source
 
 Put = Callable[[bytes], Any]
 """Takes a file's content to the object store and returns a reference."""
@@ -58,13 +57,13 @@ def pack(dataset: str, workplace: Workplace, put: Put) -> Parcel:
         >>> pack("breast_cancer", Workplace(), put=len).data  # comes with scikit-learn
         {}
     """
-    entry = PUBLISHED_SETS[name_source(dataset)]
+    entry = DATASETS[dataset]
     path = locate(entry).path
     return Parcel(
         data={} if path is None or entry.file is None else {entry.file: put(path.read_bytes())},
         data_root=os.environ.get("RULER_DATA"),
         checkpoints=_pack_folder(workplace.checkpoints, f"{dataset}_seed*.pt", put),
-        language_model=_pack_folder(_find_folder(workplace) if entry.key in TEXT_SETS else None, "*", put),
+        language_model=_pack_folder(_find_folder(workplace) if entry.kind == "text" else None, "*", put),
     )
 
 

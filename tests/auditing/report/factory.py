@@ -256,7 +256,7 @@ def _make_metric(random, name, verdict, n_forget, n_held_out, has_original, laye
         n_needed=310,
         test=test,
         sensitivity=Sensitivity(
-            "original" if has_original else "known members", before, 0.0004 if is_seen else 0.71, is_seen, is_seen
+            "original" if has_original else "known members", before, 0.0004 if is_seen else 0.71, is_seen, name == "m2"
         ),
         original_effect=before if has_original else None,
         share_left=share if is_seen else None,

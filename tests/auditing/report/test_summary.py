@@ -92,14 +92,11 @@ def test_a_blind_contrast_clears_nothing():
     report = make_report("residual")
     text = say(report)
     assert "M4: Blind here: it clears nothing." in text
-    assert "M2: Seen here; up to 101% may be left, over the limit of 50%." in text
-    assert "loss: Seen here; at most 31% is left, under the limit of 50%." in text
+    assert "M2: Seen best here: at most 101% is left, not under the limit of 50%." in text
+    assert "loss: Seen here, but another contrast sees better, and its share decides; at most 31% is left." in text
     m2 = report.metrics["m2"]
-    faint = replace(m2.sensitivity, is_clear=False)
-    report.metrics["m2"] = replace(
-        m2, share_left_upper=math.inf, share_left_interval=(0.1, math.inf), sensitivity=faint
-    )
-    assert "M2: Seen here, but too faintly to show of any model that less than 50% is left." in say(report)
+    report.metrics["m2"] = replace(m2, share_left_upper=math.inf, share_left_interval=(0.1, math.inf))
+    assert "M2: Seen best here: how much is left cannot be limited, not under the limit of 50%." in say(report)
     report.metrics["m2"] = replace(m2, share_left_upper=None)
     assert "M2: Seen here; how much is left is not known." in say(report)
     report.metrics["m2"] = replace(m2, sensitivity=None)

@@ -106,15 +106,13 @@ def name_verdict(metric: MetricFinding) -> str:
     """The verdict of one contrast, which alone erases nothing: within the margin, and whether it could have seen."""
     if metric.verdict != "erased":
         return metric.verdict
-    if choose_tone(metric) != "blind":
-        return "within margin"
-    return f"within margin, {'faint' if metric.sensitivity is not None and metric.sensitivity.is_seen else 'blind'}"
+    return "within margin, blind" if choose_tone(metric) == "blind" else "within margin"
 
 
 def choose_tone(metric: MetricFinding) -> str:
-    """What colours a contrast: its verdict, except where it is within the margin but could not have seen enough."""
-    is_clear = metric.sensitivity is not None and metric.sensitivity.is_clear
-    return metric.verdict if is_clear or metric.verdict != "erased" else "blind"
+    """What colours a contrast: its verdict, except where it is within the margin but could have seen nothing."""
+    is_seen = metric.sensitivity is not None and metric.sensitivity.is_seen
+    return metric.verdict if is_seen or metric.verdict != "erased" else "blind"
 
 
 def find_control(report: Report) -> Control:
@@ -246,7 +244,7 @@ def explain_meaning(report: Report) -> str:
 
 
 def _explain_sensitivity(report: Report) -> str:
-    seen = [m for m in list_metrics(report, is_deciding=True) if m.sensitivity is not None and m.sensitivity.is_clear]
+    seen = [m for m in list_metrics(report, is_deciding=True) if m.sensitivity is not None and m.sensitivity.is_seen]
     if not seen:
         return ""
     sources = {m.sensitivity.source for m in seen if m.sensitivity is not None}
@@ -304,7 +302,7 @@ def explain_margin(settings: AuditSettings) -> str:
 def explain_share_limit(settings: AuditSettings) -> str:
     """What the limit of the share left is, what it means, and who chose it."""
     return (
-        f"The limit of the share left is {settings.share_limit:.0%}: of a contrast that was seen clearly in the "
+        f"The limit of the share left is {settings.share_limit:.0%}: of the contrast that is seen best in the "
         f"positive control, less than that may be left, with a confidence of {1 - settings.alpha:.0%}, for a model to "
         f"count as erased. Chosen by: {name_chooser('share_limit', settings)}."
     )
@@ -332,12 +330,17 @@ def explain_sensitivity(metric: MetricFinding, settings: AuditSettings) -> str:
     upper = metric.share_left_upper
     if upper is None or math.isnan(upper):
         return "Seen here; how much is left is not known."
-    if upper < settings.share_limit:
-        amount = f"at most {format_share(upper)} is left" if upper > 0 else "nothing is left"
-        return f"Seen here; {amount}, under the limit of {settings.share_limit:.0%}."
-    if not metric.sensitivity.is_clear:
-        return f"Seen here, but too faintly to show of any model that less than {settings.share_limit:.0%} is left."
-    return f"Seen here; up to {format_share(upper)} may be left, over the limit of {settings.share_limit:.0%}."
+    amount = (
+        "how much is left cannot be limited"
+        if math.isinf(upper)
+        else f"at most {format_share(upper)} is left"
+        if upper > 0
+        else "nothing is left"
+    )
+    if not metric.sensitivity.is_strongest:
+        return f"Seen here, but another contrast sees better, and its share decides; {amount}."
+    side = "under" if upper < settings.share_limit else "not under"
+    return f"Seen best here: {amount}, {side} the limit of {settings.share_limit:.0%}."
 
 
 def format_share(share: float | None) -> str:

@@ -13,7 +13,7 @@ from ruler.experiment.grid import Cell
 from ruler.experiment.records import Records, load_parts, make_records
 from ruler.experiment.scores import Answers, Run, Scores, ask
 from ruler.experiment.settings import PAPER_FORGET_SEED, PAPER_RATE
-from ruler.models import TabularMLP
+from ruler.models.tabular_mlp import TabularMLP
 from ruler.training.checkpoints import CheckpointStore, export_published, import_published
 from ruler.training.classifier import train_tabular
 from ruler.training.settings import TrainingSettings

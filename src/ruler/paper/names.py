@@ -5,6 +5,7 @@ from typing import Any
 from ruler.data import DATASETS as _KNOWN
 from ruler.data import list_datasets
 from ruler.experiment.settings import ALL_METHODS
+from ruler.models import MODELS
 from ruler.unlearning import METHODS as UNLEARNING_METHODS
 
 DATASETS = list_datasets("primary")
@@ -12,14 +13,7 @@ METHODS = (*ALL_METHODS, "oracle", "original")
 TABULAR_STUDIES = ("primary", "bad-teacher", "oracle-null", "minibatch", "learning-rate", "forget-seeds")
 DIAGNOSTIC_STUDIES = ("large-tabular", "images", "faces", "clinical")
 STUDIES = (*TABULAR_STUDIES, *DIAGNOSTIC_STUDIES)
-ARCHITECTURES = {
-    "tabular_mlp": "MLP",
-    "residual_mlp": "Residual MLP",
-    "ft_transformer": "FT-Transformer",
-    "small_cnn": "Three-layer CNN",
-    "resnet18": "ResNet-18",
-    "bert_mlm": "BERT, masked words",
-}
+ARCHITECTURES = {**{key: entry.title for key, entry in MODELS.items()}, "bert_mlm": "BERT, masked words"}
 FORGET_CHOICES = {"random": "random", "most_frequent": "most frequent", "single": "one alone", "pair": "two alone"}
 
 _TITLES = {

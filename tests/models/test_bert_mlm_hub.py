@@ -1,5 +1,6 @@
 """The hub's cache is used, older weights are converted, and no network means an answer at once."""
 
+import os
 import shutil
 import time
 import urllib.error
@@ -9,8 +10,8 @@ import torch
 from safetensors.torch import load_file
 
 from ruler.core.errors import FileFormatError
-from ruler.models import hub
-from ruler.models.bert_mlm import load_masked_language_model
+from ruler.models import bert_mlm
+from ruler.models.bert_mlm import can_reach_hub, find_hub_model, load_masked_language_model
 
 transformers = pytest.importorskip("transformers")
 NAME = "someone/bert"
@@ -19,7 +20,7 @@ NAME = "someone/bert"
 @pytest.fixture(autouse=True)
 def caches(tmp_path, monkeypatch):
     monkeypatch.setenv("RULER_CACHE", str(tmp_path / "ruler"))
-    monkeypatch.setattr(hub, "_is_hub_in_reach", lambda: False)
+    monkeypatch.setattr(bert_mlm, "can_reach_hub", lambda: False)
 
 
 @pytest.fixture
@@ -46,19 +47,19 @@ def pickle_weights(folder) -> dict:
 
 
 def test_model_in_the_cache_is_found(cached) -> None:
-    assert hub.find_hub_model(NAME) == cached
-    assert hub.find_hub_model("someone/else") is None
+    assert find_hub_model(NAME) == cached
+    assert find_hub_model("someone/else") is None
 
 
 def test_real_client_finds_nothing_in_an_empty_cache(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    assert hub.find_hub_model("nobody/no-such-model") is None
-    assert hub.find_hub_model("no name that a hub could have") is None
+    assert find_hub_model("nobody/no-such-model") is None
+    assert find_hub_model("no name that a hub could have") is None
 
 
 def test_older_weights_are_converted_once(cached) -> None:
     state = pickle_weights(cached)
-    folder = hub.find_hub_model(NAME)
+    folder = find_hub_model(NAME)
     assert folder is not None
     assert folder != cached
     model, has_head = load_masked_language_model(folder)
@@ -66,7 +67,7 @@ def test_older_weights_are_converted_once(cached) -> None:
     name = "bert.encoder.layer.1.output.dense.weight"
     assert torch.equal(model.state_dict()[name], state[name])
     written = (folder / "model.safetensors").stat().st_mtime_ns
-    assert hub.find_hub_model(NAME) == folder
+    assert find_hub_model(NAME) == folder
     assert (folder / "model.safetensors").stat().st_mtime_ns == written
 
 
@@ -78,7 +79,7 @@ def test_pickled_code_is_not_run(cached, capfd) -> None:
     (cached / "model.safetensors").unlink()
     torch.save({"weight": Trap()}, cached / "pytorch_model.bin")
     with pytest.raises(FileFormatError, match=r"pytorch_model\.bin must hold tensors only; .* which is not run"):
-        hub.find_hub_model(NAME)
+        find_hub_model(NAME)
     assert "ran" not in capfd.readouterr().out
 
 
@@ -91,28 +92,28 @@ def test_broken_weights_are_refused_in_one_line(cached, content) -> None:
     else:
         torch.save([torch.ones(1)] if content == "list" else {1: torch.ones(1)}, path)
     with pytest.raises(FileFormatError, match=r"pytorch_model\.bin must hold tensors only"):
-        hub.find_hub_model(NAME)
+        find_hub_model(NAME)
     assert not list(cached.parent.glob("ruler/language-models/*/*"))
 
 
 def test_two_processes_that_convert_at_once_end_with_one_copy(cached, monkeypatch) -> None:
     pickle_weights(cached)
     (cached / "spiece.model").write_bytes(b"words")
-    replace = hub.os.replace
+    replace = os.replace
 
     def come_second(source, target) -> None:
         shutil.copytree(source, target)
         replace(source, target)
 
     monkeypatch.setattr("os.replace", come_second)
-    folder = hub.find_hub_model(NAME)
+    folder = find_hub_model(NAME)
     assert (folder / "spiece.model").read_bytes() == b"words"
     assert [path.name for path in folder.parent.iterdir()] == [cached.name]
 
 
 def test_cache_without_weights_is_no_model(cached) -> None:
     (cached / "model.safetensors").unlink()
-    assert hub.find_hub_model(NAME) is None
+    assert find_hub_model(NAME) is None
 
 
 def test_hub_in_reach_is_asked(bert_folder, monkeypatch) -> None:
@@ -125,8 +126,8 @@ def test_hub_in_reach_is_asked(bert_folder, monkeypatch) -> None:
         return str(bert_folder)
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot_download)
-    monkeypatch.setattr(hub, "_is_hub_in_reach", lambda: True)
-    assert hub.find_hub_model(NAME) == bert_folder
+    monkeypatch.setattr(bert_mlm, "can_reach_hub", lambda: True)
+    assert find_hub_model(NAME) == bert_folder
     assert asked == [True, False]
 
 
@@ -149,9 +150,9 @@ def test_reach_is_what_the_endpoint_answers(error, expected, monkeypatch) -> Non
         return Answer()
 
     monkeypatch.setattr("urllib.request.urlopen", urlopen)
-    assert hub._is_hub_in_reach() is expected
+    assert can_reach_hub() is expected
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    assert hub._is_hub_in_reach() is False
+    assert can_reach_hub() is False
 
 
 def test_endpoint_that_is_not_there_is_given_up_at_once(monkeypatch) -> None:
@@ -159,5 +160,5 @@ def test_endpoint_that_is_not_there_is_given_up_at_once(monkeypatch) -> None:
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     start = time.monotonic()
-    assert hub._is_hub_in_reach() is False
+    assert can_reach_hub() is False
     assert time.monotonic() - start < 6

@@ -1,4 +1,4 @@
-"""A progress bar for work over two seconds; silent when stderr is not a terminal."""
+"""A progress bar for work over two seconds; a plain line every half minute when stderr is not a terminal."""
 
 import sys
 import time
@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 PATIENCE_S = 2.0
+SECONDS_PER_LINE = 30.0
 
 
 @contextmanager
@@ -20,7 +21,7 @@ def show_progress(title: str, total: float) -> Iterator[Callable[[float], None]]
         ...         advance(1)
     """
     if not sys.stderr.isatty():
-        yield lambda amount: None
+        yield _make_line_writer(title, total)
         return
     bar = _LateBar(title, total)
     try:
@@ -43,6 +44,23 @@ def track(items: Iterable[T], label: str, *, n_items: int, is_shown: bool = True
         for item in items:
             yield item
             advance(1)
+
+
+def _make_line_writer(title: str, total: float) -> Callable[[float], None]:
+    """What is done and how long the rest should take, as a line of text every half minute."""
+    started_s = told_s = time.monotonic()
+    done = 0.0
+
+    def advance(amount: float) -> None:
+        nonlocal done, told_s
+        done += amount
+        now_s = time.monotonic()
+        if now_s - told_s >= SECONDS_PER_LINE and 0 < done < total:
+            told_s = now_s
+            minutes = (now_s - started_s) * (total - done) / done / 60
+            print(f"{title}: {done / total:.0%}, about {minutes:,.1f} min left", file=sys.stderr, flush=True)
+
+    return advance
 
 
 class _LateBar:

@@ -8,7 +8,8 @@ from torch import nn
 from torch.nn import functional
 
 from ruler.core.errors import InputError
-from ruler.models.ft_transformer import Attention, FTTransformer
+from ruler.models import FTTransformer
+from ruler.models.ft_transformer import Attention
 
 
 def attend_plainly(attention, tokens):

@@ -1,9 +1,8 @@
 """Where files lie on this machine: the data folder and the cache."""
 
 import os
+import sys
 from pathlib import Path
-
-from ruler.core.optional import load_optional
 
 
 def cache_folder() -> Path:
@@ -21,8 +20,11 @@ def cache_folder() -> Path:
     named = os.environ.get("RULER_CACHE")
     if named:
         return Path(named).expanduser()
-    folders = load_optional("platformdirs", "finding the cache folder")
-    return Path(folders.user_cache_dir("ruler", appauthor=False, opinion=False))
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "ruler"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "ruler"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ruler"
 
 
 def data_folder() -> Path:

@@ -1,3 +1,6 @@
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -5,7 +8,9 @@ from ruler.neighbors import find_neighbors
 from ruler.neighbors.cuda import scan
 from ruler.neighbors.cuda.engine import CudaEngine
 from ruler.neighbors.engines import Request
-from ruler.testing.engines import KINDS
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from reference import KINDS
 
 torch = pytest.importorskip("torch")
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]

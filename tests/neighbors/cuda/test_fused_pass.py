@@ -1,5 +1,7 @@
 import os
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,7 +10,9 @@ from ruler.neighbors import find_neighbors
 from ruler.neighbors.cuda import fused_pass, operands
 from ruler.neighbors.cuda.engine import CudaEngine, load_rows
 from ruler.neighbors.engines import Request
-from ruler.testing.engines import KINDS
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from reference import KINDS
 
 torch = pytest.importorskip("torch")
 if not torch.cuda.is_available():

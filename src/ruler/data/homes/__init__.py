@@ -1,0 +1,1 @@
+"""Where the larger sets are published, and how a download becomes arrays."""

@@ -1,0 +1,1 @@
+"""Images and faces: named sets, folders and files of your own."""

@@ -1,0 +1,1 @@
+"""Tables: named or your own, encoded, verified and split."""

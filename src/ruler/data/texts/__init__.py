@@ -1,0 +1,1 @@
+"""Texts: documents, cut into sentences."""

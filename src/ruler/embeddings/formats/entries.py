@@ -1,0 +1,245 @@
+"""What the formats share: which entry holds the matrix, how a hostile file is read, how one is written whole."""
+
+import errno
+import itertools
+import os
+import secrets
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ruler.core.errors import FileFormatError, InputError, MissingPackageError
+from ruler.core.types import Embeddings
+
+MATRIX_NAMES = ("values", "embeddings", "embedding")
+BESIDE_NAMES = {
+    "ids": ("ids", "id"),
+    "labels": ("labels", "label"),
+    "losses": ("losses", "loss"),
+    "groups": ("groups", "group"),
+    "strata": ("strata",),
+}
+"""What stands beside the rows, by field of `Embeddings`, under the names that files may give it."""
+
+_LARGEST_RATIO = 100  # deflate reaches 1000 on constant data; embeddings stay far below
+_ALWAYS_ALLOWED_BYTES = 16 << 20
+_MOST_LISTED = 8
+_FAULTS_OF_THE_SYSTEM = (errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOSPC)
+
+
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """What a file holds, its rows read only when asked for.
+
+    Args:
+        values: (n, p) array, memory map, or anything with ``shape``, ``dtype`` and rows by slice or number.
+        beside: By field of `Embeddings` (ids, labels, losses, groups, strata), (n,) each; only what the file has.
+        layer: Where in the model the rows were read, if the file says so.
+        columns: What a table calls its columns of numbers, in order; None where the file names none.
+    """
+
+    values: Any
+    beside: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
+    layer: str | None = None
+    columns: tuple[str, ...] | None = None
+
+
+def find_named(names: Iterable[str], path: Path) -> str | None:
+    """The entry whose name says that it holds the embeddings, if there is one.
+
+    Raises:
+        FileFormatError: Several such names.
+
+    Example:
+        >>> find_named(["embedding", "label"], Path("rows.parquet"))
+        'embedding'
+    """
+    known = [name for name in MATRIX_NAMES if name in names]
+    if len(known) > 1:
+        raise FileFormatError(
+            f"{path} must hold its embeddings under one name; got {_listed(known)}. Rename or remove all but one."
+        )
+    return known[0] if known else None
+
+
+def find_beside(names: Collection[str], path: Path, strata: str | None = None) -> dict[str, str]:
+    """The entries that stand beside the rows, by field of `Embeddings`.
+
+    Args:
+        names: All entries of a file.
+        path: The file, for the error.
+        strata: The entry that is to serve as strata, if it is not called so.
+
+    Raises:
+        FileFormatError: Two names for one field, or no entry of the name that was asked for.
+
+    Example:
+        >>> find_beside(["embedding", "label", "age"], Path("rows.parquet"), strata="age")
+        {'labels': 'label', 'strata': 'age'}
+    """
+    found = {}
+    for name, aliases in BESIDE_NAMES.items():
+        wanted = (strata,) if name == "strata" and strata is not None else aliases
+        known = [alias for alias in wanted if alias in names]
+        if len(known) > 1:
+            raise FileFormatError(
+                f"{path} must hold its {name} under one name; got {_listed(known)}. Rename or remove all but one."
+            )
+        if known:
+            found[name] = known[0]
+    if strata is not None and "strata" not in found:
+        raise FileFormatError(
+            f"{path} must hold the strata that were asked for, {strata!r}; got {_listed(names)}. Check the name."
+        )
+    return found
+
+
+def pick_matrix(n_dims_of: Mapping[str, int], path: Path, beside: Collection[str] = ()) -> str:
+    """The name of the entry that holds the embedding matrix; what stands ``beside`` the rows never is it.
+
+    Raises:
+        FileFormatError: Several entries of a known name, or none and not exactly one that is 2-D.
+
+    Example:
+        >>> pick_matrix({"penultimate": 2, "labels": 1}, Path("rows.npz"))
+        'penultimate'
+    """
+    named = find_named(n_dims_of, path)
+    if named is not None:
+        return named
+    matrices = [name for name, n_dims in n_dims_of.items() if n_dims == 2 and name not in beside]
+    if len(matrices) != 1:
+        raise FileFormatError(
+            f"{path} must hold one 2-D array, or name it 'values'; got {len(matrices)} of them among "
+            f"{len(n_dims_of)} entries: {_listed(n_dims_of)}."
+        )
+    return matrices[0]
+
+
+def _listed(names: Iterable[str]) -> str:
+    """The first few names; a file of others may hold any number of any length."""
+    few = [repr(name)[:80] for name in itertools.islice(names, _MOST_LISTED + 1)]
+    return ", ".join(few if len(few) <= _MOST_LISTED else [*few[:-1], "..."]) or "none"
+
+
+def check_unfolded_size(n_bytes: int, path: Path) -> None:
+    """A file does not unfold to much more than its own size, as a decompression bomb would.
+
+    Raises:
+        FileFormatError: It would.
+    """
+    allowed = _LARGEST_RATIO * path.stat().st_size + _ALWAYS_ALLOWED_BYTES
+    if n_bytes > allowed:
+        raise FileFormatError(
+            f"{path} must not unfold to more than {_LARGEST_RATIO} times its size; it claims {n_bytes:,} bytes. "
+            "Write it uncompressed if it is genuine."
+        )
+
+
+@contextmanager
+def appearing_whole(path: Path) -> Iterator[IO[bytes]]:
+    """A stream whose file appears under its name only once all is written."""
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        with draft.open("xb") as stream:
+            yield stream
+        os.replace(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+@contextmanager
+def reading_safely(file: Path) -> Iterator[None]:
+    """Whatever a hostile file makes its parser raise becomes a `FileFormatError`."""
+    try:
+        yield
+    except (FileFormatError, MissingPackageError):
+        raise
+    except InputError as error:
+        raise FileFormatError(f"{file} must hold embeddings: {error}") from None
+    except Exception as error:  # parsers raise anything
+        if isinstance(error, OSError) and error.errno in _FAULTS_OF_THE_SYSTEM:
+            raise FileFormatError(
+                f"{file} must be readable; got: {error.strerror}. Check its rights, the disk with the temporary files, "
+                "and how many files may be open (ulimit -n; one per shard)."
+            ) from None
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise FileFormatError(
+            f"{file} must be a sound {file.suffix} file; it cannot be read: {reason.rstrip('.')}. Write it again."
+        ) from None
+
+
+def beside_of(embeddings: Embeddings) -> dict[str, npt.NDArray[Any]]:
+    """What stands beside the rows, by field; only what is known."""
+    found = {name: getattr(embeddings, name) for name in BESIDE_NAMES}
+    return {name: values for name, values in found.items() if values is not None}
+
+
+def storable(name: str, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """What stands beside the rows as int64, float64 or text, whatever it came as.
+
+    Args:
+        name: Field of `Embeddings`: ids, labels, losses, groups or strata.
+        values: (n,) or (n, 1).
+
+    Raises:
+        InputError: Nothing of this kind, or an entry is missing.
+
+    Example:
+        >>> storable("groups", np.array(["ann", "bob"], dtype=object)).tolist()
+        ['ann', 'bob']
+    """
+    values = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
+    if name == "ids":
+        return storable_ids(values)
+    if values.dtype.kind in "iub":
+        values = values.astype(np.int64, copy=False)
+    if name == "losses" and values.dtype.kind not in "if":
+        raise InputError(f"losses must be numbers; got {values.dtype}. Leave losses out if unknown.")
+    if values.dtype.kind == "f" or name == "losses":
+        return values.astype(np.float64, copy=False)
+    if values.dtype.kind == "i":
+        return values
+    listed = values.tolist()
+    if any(value is None or value != value for value in listed):
+        raise InputError(f"{name} must be given for every record; got none for some. Fill them in.")
+    if all(isinstance(value, int) for value in listed):
+        return np.array(listed, dtype=np.int64)
+    if all(isinstance(value, int | float) for value in listed):
+        return np.array(listed, dtype=np.float64)
+    if any(isinstance(value, list | dict | bytes) for value in listed):
+        raise InputError(f"{name} must be one number or text per record; got others. Convert them to text.")
+    texts = [str(value) for value in listed]  # dates too
+    for text in texts:
+        if not text.isprintable() and text.encode(errors="replace").decode() != text:
+            raise InputError(f"{name} must be valid Unicode; got {text!r}. Clean the names first.")
+    return np.array(texts, dtype=np.str_)
+
+
+def storable_ids(ids: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Ids as int64 or text, whatever they came as.
+
+    Raises:
+        InputError: Neither integers nor text.
+
+    Example:
+        >>> storable_ids(np.array(["ann", "bob"], dtype=object)).dtype.kind
+        'U'
+    """
+    if ids.dtype.kind in "iu":
+        return ids.astype(np.int64, copy=False)
+    listed = ids.tolist()
+    if all(isinstance(name, str) for name in listed):
+        for name in listed:
+            if not name.isprintable() and name.encode(errors="replace").decode() != name:
+                raise InputError(f"ids must be valid Unicode; got {name!r}. Clean the names first.")
+        return np.array(listed, dtype=np.str_)
+    if all(isinstance(name, int) and not isinstance(name, bool) for name in listed):
+        return np.array(listed, dtype=np.int64)
+    kinds = sorted({type(name).__name__ for name in listed})
+    raise InputError(f"ids must be integers or text; got {', '.join(kinds)}. Convert them to text.")

@@ -47,9 +47,9 @@ process per core, or in up to eight on a GPU.
 """
 _SHARDS = """## More rows than one would load
 
-An audit of retain records in shards, with as many held-out as forget records, in a process of its own: what its plan
-said, what it took, and the most memory that the process held, mapped pages of the shards among it. The rows are
-identities within classes, as an embedding of faces has them.
+An audit of retain records in shards, with as many held-out as forget records, in a process of its own: what it took,
+and the most memory that the process held, mapped pages of the shards among it. The rows are identities within classes,
+as an embedding of faces has them.
 """
 _PRECISION = """## Mixed precision
 
@@ -149,9 +149,7 @@ def _shards_table(rows: Iterable[Mapping[str, Any]]) -> str:
         "width",
         "forget records",
         "M4 ranks among",
-        "planned",
         "took",
-        "of the plan",
         "peak GB",
     )
     return _table(
@@ -162,9 +160,7 @@ def _shards_table(rows: Iterable[Mapping[str, Any]]) -> str:
                 str(row["width"]),
                 f"{row['n_side']:,}",
                 "all" if row["n_reference"] is None else f"{row['n_reference']:,}",
-                f"{row['planned_s'] / 60:.1f} min",
                 f"{row['elapsed_s'] / 60:.1f} min",
-                f"{row['elapsed_s'] / row['planned_s']:.2f}",
                 f"{row['peak_mb'] / 1024:.2f}",
             )
             for row in rows

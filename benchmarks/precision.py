@@ -14,9 +14,9 @@ from ruler.core.checks import check_number
 from ruler.core.errors import InputError
 from ruler.core.files import write_atomically
 from ruler.core.optional import load_optional
+from ruler.data import DATASETS
 from ruler.experiment.cell import Outcome, Workplace, run_job
-from ruler.experiment.datasets import DOMAINS
-from ruler.experiment.diagnostic.data import load_data
+from ruler.experiment.diagnostic.material import load_material
 from ruler.experiment.grid import Job, list_cells
 from ruler.experiment.settings import PRECISIONS
 from ruler.experiment.studies import STUDIES
@@ -56,7 +56,7 @@ class PrecisionSettings:
         for method in self.methods:
             METHODS[method]
         if not self.list_models():
-            fitting = "; ".join(f"{key}: {', '.join(DOMAINS[key].architectures)}" for key in self.datasets)
+            fitting = "; ".join(f"{key}: {', '.join(DATASETS[key].architectures)}" for key in self.datasets)
             raise InputError(
                 f"architectures must hold one that a dataset takes ({fitting}); got {', '.join(self.architectures)}."
             )
@@ -64,7 +64,7 @@ class PrecisionSettings:
     def list_models(self) -> list[tuple[str, str]]:
         """Datasets with the architectures that are made for them."""
         pairs = [(dataset, model) for dataset in self.datasets for model in self.architectures]
-        return [(dataset, model) for dataset, model in pairs if model in DOMAINS[dataset].architectures]
+        return [(dataset, model) for dataset, model in pairs if model in DATASETS[dataset].architectures]
 
 
 DEFAULTS = {
@@ -103,7 +103,7 @@ def compare_precisions(
         raise InputError(f"device must be one that torch finds here; got {settings.device!r}. Choose cpu.")
     place = Workplace(device=settings.device, language_model=settings.language_model)
     for dataset, architecture in settings.list_models():
-        load_data(dataset, settings.size, settings.language_model).distinct  # noqa: B018  # or the first job alone would bear it
+        load_material(dataset, settings.size, settings.language_model).distinct  # noqa: B018  # or the first job alone would bear it
         found: dict[str, dict[str, list[Outcome]]] = {}
         for seed in range(settings.n_seeds):
             for precision in PRECISIONS[:: 1 if seed % 2 else -1]:  # neither is always the one that warms up
@@ -185,7 +185,7 @@ def _widen(given: dict[str, Any]) -> dict[str, Any]:
     """Datasets that are named without architectures take all that are made for them."""
     if "datasets" not in given or "architectures" in given:
         return given
-    fitting = dict.fromkeys(model for key in given["datasets"] for model in DOMAINS[key].architectures)
+    fitting = dict.fromkeys(model for key in given["datasets"] for model in DATASETS[key].architectures)
     return {**given, "architectures": tuple(fitting)}
 
 

@@ -1,4 +1,4 @@
-"""An audit of more rows than one would load, against what its plan said of it."""
+"""An audit of more rows than one would load: how long, and how much memory."""
 
 import argparse
 import json
@@ -12,7 +12,6 @@ import numpy as np
 
 from benchmarks.measure import describe_machine, read_peak_mb, run_apart
 from ruler.auditing.audit import audit
-from ruler.auditing.plan import plan_audit
 from ruler.auditing.settings import AuditSettings
 from ruler.core.files import write_atomically
 from ruler.core.types import FloatArray
@@ -33,7 +32,6 @@ class ShardsTiming:
         width: Of an embedding.
         n_side: Forget records, and as many held-out ones.
         n_reference: Retain records that M4 ranks among; None for all.
-        planned_s: Seconds that the plan said.
         elapsed_s: Seconds that it took.
         peak_mb: Most memory that the process held.
     """
@@ -42,7 +40,6 @@ class ShardsTiming:
     width: int
     n_side: int
     n_reference: int | None
-    planned_s: float
     elapsed_s: float
     peak_mb: float
 
@@ -69,17 +66,16 @@ def time_shards(
             np.save(Path(folder) / "retain" / f"rows-{i:03}.npy", rows.draw(n))
         for side in ("forget", "held_out"):
             np.save(Path(folder) / f"{side}.npy", rows.draw(n_side))
-        planned_s, elapsed_s, peak_mb = run_apart(_plan_and_audit, folder, n_reference)
-    return ShardsTiming(n_rows, width, n_side, n_reference, planned_s, elapsed_s, peak_mb)
+        elapsed_s, peak_mb = run_apart(_audit, folder, n_reference)
+    return ShardsTiming(n_rows, width, n_side, n_reference, elapsed_s, peak_mb)
 
 
-def _plan_and_audit(folder: str, n_reference: int | None) -> tuple[float, float, float]:
+def _audit(folder: str, n_reference: int | None) -> tuple[float, float]:
     sides = tuple(load_embeddings(Path(folder) / name) for name in ("forget.npy", "retain", "held_out.npy"))
     settings = AuditSettings(n_reference=n_reference)
-    planned_s = plan_audit(sides, settings=settings).elapsed_s
     started_s = time.perf_counter()
     audit(sides, settings=settings)
-    return planned_s, time.perf_counter() - started_s, read_peak_mb()
+    return time.perf_counter() - started_s, read_peak_mb()
 
 
 class _Rows:
@@ -112,7 +108,7 @@ def _scale_to_unit(rows: FloatArray) -> FloatArray:
 
 
 def main() -> None:
-    """`python -m benchmarks.shards --json FILE`: an audit of three million rows in shards, planned and run."""
+    """`python -m benchmarks.shards --json FILE`: an audit of three million rows in shards."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--json", type=Path, required=True, help="write all numbers to this file")
     parser.add_argument("--rows", type=int, default=N_ROWS)

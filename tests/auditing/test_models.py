@@ -12,7 +12,7 @@ from ruler.auditing import AuditSettings
 from ruler.auditing.audit import audit
 from ruler.auditing.gather import gather_evidence
 from ruler.auditing.guards.records import check_columns
-from ruler.auditing.models import audit_models, examine_models, hash_weights
+from ruler.auditing.models import audit_models, hash_weights
 from ruler.core.errors import InputError, LayerNotFoundError, UnstableModelError
 from ruler.core.types import Embeddings, Predictions
 from ruler.embeddings import embed
@@ -179,7 +179,7 @@ def test_a_record_on_two_sides_of_one_dataset_is_found(models, records):
 
 def test_groups_travel_with_the_records(models, records):
     sides = {"forget": records["forget"], "retain": records["retain"]}
-    report = examine_models({"unlearned": models["unlearned"]}, sides, groups=np.arange(60) // 2, settings=QUICK)
+    report = audit_models(models["unlearned"], **sides, groups=np.arange(60) // 2, settings=QUICK)
     assert report.groups is not None
     assert len(report.groups) == 30
 

@@ -1,9 +1,10 @@
 from benchmarks.ensemble import SIZES, main
-from ruler.data import TABULAR_SETS
+from ruler.data import DATASETS, list_datasets
 
 
 def test_sizes_are_those_of_the_training_parts():
-    expected = {name: (entry.n_rows - -(-entry.n_rows // 5), entry.n_features) for name, entry in TABULAR_SETS.items()}
+    entries = [DATASETS[key] for key in list_datasets("primary")]
+    expected = {entry.key: (entry.n_rows - -(-entry.n_rows // 5), entry.n_features) for entry in entries}
     assert expected == SIZES
 
 

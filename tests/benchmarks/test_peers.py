@@ -64,7 +64,7 @@ def test_the_whole_bench_holds_shards_and_on_a_gpu_studies(tmp_path, monkeypatch
     main()
     shown = capsys.readouterr().out
     numbers = json.loads((tmp_path / "bench.json").read_text())
-    assert "audit of 3,000,000 rows in shards: planned 100 s, took 110 s" in shown
+    assert "audit of 3,000,000 rows in shards: 110 s" in shown
     assert numbers["shards"][0]["peak_mb"] == 50.0
     assert len(numbers["studies"]) == (5 if with_gpu else 0)
     assert ("ruler reproduce primary: 1,800 cells in 40 s" in shown) == with_gpu

@@ -3,7 +3,7 @@
 import itertools
 
 import pytest
-from report_factory import VERDICTS, make_report
+from tests.auditing.report.factory import VERDICTS, make_report
 
 from ruler.auditing.records import ALIKE
 

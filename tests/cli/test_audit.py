@@ -1,7 +1,6 @@
 """`ruler audit` as a user runs it: exit status, one line for what is wrong, nothing written then."""
 
 import json
-import re
 import sys
 import textwrap
 import zipfile
@@ -580,12 +579,8 @@ def test_a_sub_folder_of_shards_is_a_side(run, tmp_path):
     assert run(*words)[:2] == (code, expected)
 
 
-def test_a_long_audit_says_what_it_will_take(run, tmp_path, monkeypatch):
-    monkeypatch.setattr("ruler.auditing.plan.WORTH_PLANNING", 1e3)
-    _, out, err = run(*write_rows(tmp_path, make_rows()), "--n-reference", "150")
-    assert err.startswith("plan: about ")
-    assert "search 150 in 300 rows of width 8" in err
-    assert "took: " in err
+def test_ranks_among_a_sample_say_how_far_off_they_can_be(run, tmp_path):
+    _, out, _ = run(*write_rows(tmp_path, make_rows()), "--n-reference", "150")
     assert "M4 ranks among 150 retain records drawn at random" in out
 
 
@@ -594,32 +589,26 @@ def ray(monkeypatch):
     """A stand-in for a cluster of two nodes, one of which has a GPU."""
     ray = FakeRay({"CPU": 4.0}, {"CPU": 8.0, "GPU": 1.0})
     monkeypatch.setattr("ruler.core.cluster.connect", lambda n_cpus: nullcontext(ray))
-    monkeypatch.setattr("ruler.auditing.plan.WORTH_PLANNING", 1e3)
     return ray
 
 
-def test_a_cluster_is_told_what_a_job_takes_and_says_what_the_audit_will(run, tmp_path, ray):
+def test_a_cluster_is_told_what_a_job_takes(run, tmp_path, ray):
     words = write_rows(tmp_path, make_rows())
     code, expected, _ = run(*words)
     assert not ray.asked
-    found, out, err = run(*words, "--executor", "ray", "--job-cpus", "2")
+    found, out, _ = run(*words, "--executor", "ray", "--job-cpus", "2")
     assert (found, out) == (code, expected)
     assert {(asked["num_cpus"], asked["num_gpus"]) for asked in ray.asked} == {(2, 0)}
     assert {pair.device for pair in ray.pairs} == {None}
-    assert err.startswith("plan: about ")
-    assert " GB read by 6 tasks, 6 at a time on 2 cores each\n" in err
-    assert " of the plan\n" in err
 
 
 def test_with_a_share_of_a_gpu_tasks_run_on_one(run, tmp_path, ray):
     words = write_rows(tmp_path, make_rows())
     code, expected, _ = run(*words)
-    found, out, err = run(*words, "--executor", "ray", "--job-gpus", "0.5")
+    found, out, _ = run(*words, "--executor", "ray", "--job-gpus", "0.5")
     assert (found, out) == (code, expected)
     assert {(asked["num_cpus"], asked["num_gpus"]) for asked in ray.asked} == {(1, 0.5)}
     assert {pair.device for pair in ray.pairs} == {"cuda"}
-    assert "6 tasks, 2 at a time; minutes are not estimated for GPUs\n" in err
-    assert re.search(r"took: \S+ min\n", err)
 
 
 @pytest.mark.parametrize(
@@ -638,7 +627,6 @@ def test_a_cluster_that_cannot_be_is_refused(run, tmp_path, ray, words, message)
 
 
 def test_a_cluster_that_loses_its_workers_is_told_in_one_line(run, tmp_path, ray, monkeypatch):
-    monkeypatch.setattr("ruler.auditing.plan.WORTH_PLANNING", np.inf)
     ray.failure = WorkerCrashedError("The worker died unexpectedly.")
     answer = run(*write_rows(tmp_path, make_rows()), "--executor", "ray")
     assert_refused(tmp_path, answer, "ruler: a task must end within 10 retries")

@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 
 import ruler.cli.data
 from ruler.cli.data import app
-from ruler.data import PUBLISHED_SETS
+from ruler.data import DATASETS
 
 
 @pytest.fixture
@@ -34,14 +34,14 @@ def test_list_shows_every_set_and_its_place(run, bare, tmp_path):
     answer = run("list")
     assert answer.exit_code == 0
     rows = {line.split("│")[1].strip(): line for line in answer.output.splitlines() if line.startswith("│")}
-    assert set(rows) == set(PUBLISHED_SETS)
+    assert set(rows) == set(DATASETS)
     assert "to download" in rows["adult"]
     assert "48,842" in rows["adult"]
     assert "cache" in rows["phoneme"]
     assert "scikit-learn" in rows["breast_cancer"]
     kinds = [rows[name].split("│")[2].strip() for name in ("adult", "cifar10", "lfw", "mtsamples")]
     assert kinds == ["table", "images", "faces", "text"]
-    assert "51,233 of the paper's 100,000 rows" in rows["higgs"]
+    assert "51,233 x 28 (of the paper's 100,000 rows)" in rows["higgs"]
     assert "to download" in rows["cifar10"]
     assert "to get by hand" in rows["mtsamples"]
     assert "RULER_DATA: not set" in answer.output
@@ -66,7 +66,7 @@ def test_check_knows_every_kind(run):
         "higgs: ok, 51233 rows, 28 features, content as measured here",
         "cifar10: ok, 10000 + 2000 images, content as measured here",
         "lfw: ok, 4324 images of 158 people, content as measured here",
-        "mtsamples: ok, 2357 distinct documents, 84349 sentences, content as measured here",
+        "mtsamples: ok, 2357 documents, 84349 sentences, content as measured here",
     ]
 
 
@@ -109,7 +109,7 @@ def test_fetch_needs_names_or_all(run, words):
 def test_fetch_replaces_a_wrong_copy_in_the_cache(run, bare, tmp_path, monkeypatch):
     path = _put_wrong_phoneme(tmp_path)
     fetched = []
-    monkeypatch.setattr(ruler.cli.data, "fetch_set", lambda name, progress: fetched.append(name) or path)
+    monkeypatch.setattr(ruler.cli.data, "fetch_dataset", lambda name, progress: fetched.append(name) or path)
     answer = run("fetch", "phoneme", "breast_cancer")
     assert (answer.exit_code, fetched) == (0, ["phoneme"])
     assert answer.output == f"phoneme: {path}\nbreast_cancer: here already\n"
@@ -127,8 +127,8 @@ def test_fetch_goes_on_after_a_failure(run, bare, monkeypatch):
     def fail(*_, **__):
         raise OSError("no route to host")
 
-    monkeypatch.setattr("ruler.data.tables.openml._ask_openml", fail)
-    monkeypatch.setattr("urllib.request.urlopen", fail)
+    monkeypatch.setattr("sklearn.datasets.fetch_openml", fail)
+    monkeypatch.setattr("requests.get", fail)
     answer = run("fetch", "--all")
     assert answer.exit_code == 2
     assert answer.stderr.count("no route to host") == 15
@@ -142,7 +142,7 @@ def test_help_has_an_example(run, verb):
 
 def test_labels_go_with_faces_that_are_downloaded(run, bare, tmp_path, monkeypatch):
     given = []
-    monkeypatch.setattr(ruler.cli.data, "fetch_faces", lambda name, **words: given.append((name, words)) or "there")
+    monkeypatch.setattr(ruler.cli.data, "fetch_dataset", lambda name, **words: given.append((name, words)) or "there")
     answer = run("fetch", "lfw", "--labels", "people.csv")
     assert (answer.exit_code, answer.output) == (0, "lfw: there\n")
     assert given == [("lfw", {"labels": Path("people.csv"), "progress": True})]

@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("ray", reason="needs ray: pip install 'ruler-audit[cluster]'")
 pytestmark = pytest.mark.cluster
 
-COMMAND = "import ruler.auditing.plan as plan; plan.WORTH_PLANNING = 0\nfrom ruler.cli import main; main()"
+COMMAND = "from ruler.cli import main; main()"
 POISON = """from ruler.neighbors import ray
 ray.MOST_RETRIES, ray.do_pair = 2, lambda *_: __import__('os')._exit(1)
 """
@@ -46,7 +46,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_three_nodes_find_what_one_process_finds_and_say_first_what_it_takes(folder: Path, address: str) -> None:
+def test_three_nodes_find_what_one_process_finds(folder: Path, address: str) -> None:
     reports = []
     for executor in ("local", "ray"):
         done = audit(folder, address, "--executor", executor, "--out", str(folder / executor))
@@ -54,7 +54,6 @@ def test_three_nodes_find_what_one_process_finds_and_say_first_what_it_takes(fol
         report = json.loads((folder / executor / "report.json").read_text())
         reports.append({part: report[part] for part in ("verdict", "metrics", "guards")})
     assert reports[0] == reports[1]
-    assert "GB read by 3 tasks, 3 at a time on 1 core each" in done.stderr
 
 
 def test_a_task_that_kills_its_workers_is_said_in_one_line(folder: Path, address: str) -> None:

@@ -1,3 +1,4 @@
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,21 +19,10 @@ def test_data_lie_in_the_cache_unless_named(monkeypatch: pytest.MonkeyPatch) -> 
     assert data_folder() == Path("/cache")
 
 
-@pytest.mark.parametrize(
-    ("platform", "variable", "expected"),
-    [
-        ("linux", "XDG_CACHE_HOME", Path("/place/ruler")),
-        ("win32", "LOCALAPPDATA", Path("/place/ruler")),
-        ("linux", None, Path.home() / ".cache" / "ruler"),
-        ("darwin", None, Path.home() / "Library" / "Caches" / "ruler"),
-    ],
-)
-def test_each_platform_has_its_cache(
-    monkeypatch: pytest.MonkeyPatch, platform: str, variable: str | None, expected: Path
-) -> None:
-    for name in ("RULER_CACHE", "XDG_CACHE_HOME", "LOCALAPPDATA"):
-        monkeypatch.delenv(name, raising=False)
-    if variable is not None:
-        monkeypatch.setenv(variable, "/place")
-    monkeypatch.setattr("sys.platform", platform)
-    assert cache_folder() == expected
+@pytest.mark.skipif(sys.platform != "linux", reason="platformdirs knows the other platforms")
+def test_the_cache_is_where_the_platform_keeps_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RULER_CACHE", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    assert cache_folder() == Path.home() / ".cache" / "ruler"
+    monkeypatch.setenv("XDG_CACHE_HOME", "/place")
+    assert cache_folder() == Path("/place/ruler")

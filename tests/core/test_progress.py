@@ -11,15 +11,21 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_silent_when_nobody_watches(capsys, monkeypatch):
-    monkeypatch.setattr(progress, "_PATIENCE_S", -1.0)
+def test_silent_on_short_work_when_nobody_watches(capsys, monkeypatch):
+    monkeypatch.setattr(progress, "PATIENCE_S", -1.0)
     assert list(progress.track([1, 2], "counting", n_items=2)) == [1, 2]
     assert capsys.readouterr().err == ""
 
 
+def test_a_log_gets_a_line_with_the_time_that_is_left(capsys, monkeypatch):
+    monkeypatch.setattr(progress, "SECONDS_PER_LINE", 0.0)
+    assert list(progress.track([1, 2], "counting", n_items=2)) == [1, 2]
+    assert capsys.readouterr().err == "counting: 50%, about 0.0 min left\n"
+
+
 @pytest.mark.parametrize(("patience_s", "is_shown"), [(-1.0, True), (60.0, False)])
 def test_a_bar_appears_only_on_long_work(patience_s, is_shown, monkeypatch):
-    monkeypatch.setattr(progress, "_PATIENCE_S", patience_s)
+    monkeypatch.setattr(progress, "PATIENCE_S", patience_s)
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
@@ -30,7 +36,7 @@ def test_a_bar_appears_only_on_long_work(patience_s, is_shown, monkeypatch):
 
 
 def test_no_bar_unless_asked(monkeypatch):
-    monkeypatch.setattr(progress, "_PATIENCE_S", -1.0)
+    monkeypatch.setattr(progress, "PATIENCE_S", -1.0)
     monkeypatch.setattr(sys, "stderr", Terminal())
     assert list(progress.track([1], "counting", n_items=1, is_shown=False)) == [1]
     assert sys.stderr.getvalue() == ""

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler.core.errors import InputError
-from ruler.data import choose_groups, name_records, partition_classes, partition_groups, partition_rows
+from ruler.core.types import Partition
+from ruler.data import find_duplicates, load_tabular, partition_classes, partition_groups, partition_rows, split
 
 
 def _is_whole(partition, n_rows):
@@ -132,16 +133,8 @@ def test_record_without_a_group(groups):
 
 @pytest.mark.parametrize("groups", [[], [[1, 2], [3, 4]]])
 def test_groups_in_the_wrong_shape(groups):
-    with pytest.raises(InputError, match="groups must be one name a record, shape"):
+    with pytest.raises(InputError, match="groups must be one name per record, shape"):
         partition_groups(groups, fraction=0.1)
-
-
-def test_ids_travel():
-    forget, retain = name_records(partition_rows(20, 0.5), np.arange(100, 120))
-    assert sorted([*forget, *retain]) == list(range(100, 120))
-    assert forget.tolist() == (partition_rows(20, 0.5).forget + 100).tolist()
-    with pytest.raises(InputError, match=r"ids must be one name a record, shape \(20,\); got shape \(3,\)"):
-        name_records(partition_rows(20, 0.5), [1, 2, 3])
 
 
 @given(
@@ -152,7 +145,7 @@ def test_ids_travel():
 )
 def test_chosen_groups_are_never_cut(groups, fraction, seed, choice):
     try:
-        partition = choose_groups(groups, fraction, seed=seed, choice=choice)
+        partition = partition_groups(groups, fraction=fraction, seed=seed, choice=choice)
     except InputError:
         return  # the groups chosen hold every record
     names = np.array(groups)
@@ -162,7 +155,7 @@ def test_chosen_groups_are_never_cut(groups, fraction, seed, choice):
     n_wanted = {"single": 1, "pair": 2}.get(choice)
     assert len(partition.forget) >= fraction * len(groups) if n_wanted is None else len(forgotten) == n_wanted
     shuffled = names[::-1]
-    again = choose_groups(shuffled, fraction, seed=seed, choice=choice)
+    again = partition_groups(shuffled, fraction=fraction, seed=seed, choice=choice)
     assert set(shuffled[again.forget]) == forgotten
     if choice == "most_frequent":
         sizes = {name: groups.count(name) for name in groups}
@@ -173,22 +166,73 @@ def test_chosen_groups_are_never_cut(groups, fraction, seed, choice):
 
 def test_choices_and_their_seeds():
     groups = np.repeat([f"p{number:02d}" for number in range(20)], np.arange(1, 21))
-    drawn = choose_groups(groups, 0.1, seed=3)
-    np.testing.assert_array_equal(drawn.forget, partition_groups(groups, fraction=0.1, seed=3).forget)
-    most = choose_groups(groups, 0.15, choice="most_frequent")
+    most = partition_groups(groups, fraction=0.15, choice="most_frequent")
     assert set(groups[most.forget]) == {"p19", "p18"}  # 20 of 210, and then 39
-    alone = {groups[choose_groups(groups, 0.1, seed=seed, choice="single").forget[0]] for seed in range(30)}
+    alone = {groups[partition_groups(groups, fraction=0.1, seed=seed, choice="single").forget[0]] for seed in range(30)}
     assert len(alone) > 5
-    two = {tuple(np.unique(groups[choose_groups(groups, 0.1, seed=s, choice="pair").forget])) for s in range(30)}
+    two = {
+        tuple(np.unique(groups[partition_groups(groups, fraction=0.1, seed=s, choice="pair").forget]))
+        for s in range(30)
+    }
     assert len(two) > 20
-    tied = choose_groups(["b", "b", "a", "a", "c", "d"], 0.2, choice="most_frequent")
+    tied = partition_groups(["b", "b", "a", "a", "c", "d"], fraction=0.2, choice="most_frequent")
     assert tied.forget.tolist() == [2, 3]
 
 
 def test_another_choice_or_fraction():
     with pytest.raises(InputError, match="choice must be one of random, most_frequent, single, pair; got 'largest'"):
-        choose_groups(["a", "b"], 0.1, choice="largest")
+        partition_groups(["a", "b"], fraction=0.1, choice="largest")
     with pytest.raises(InputError, match="fraction must be between 0 and 1; got 5"):
-        choose_groups(["a", "b"], 5, choice="single")
+        partition_groups(["a", "b"], fraction=5, choice="single")
     with pytest.raises(InputError, match="something must be left to retain"):
-        choose_groups(["a", "a"], 0.5, choice="single")
+        partition_groups(["a", "a"], fraction=0.5, choice="single")
+
+
+def _partition(n_forget, n_rows):
+    return Partition(np.arange(n_forget), np.arange(n_forget, n_rows))
+
+
+@given(values=st.lists(st.integers(0, 6), min_size=2, max_size=40), share=st.floats(0.1, 0.9))
+def test_agrees_with_comparing_every_pair(values, share):
+    partition = _partition(max(1, int(share * len(values))), len(values))
+    features = np.array(values, dtype=np.float32)[:, None] * np.array([1, 0.5], dtype=np.float32)
+    found = find_duplicates(features, partition)
+    pairs = [(f, r) for f in partition.forget for r in partition.retain if values[f] == values[r]]
+    assert found.n_copies.sum() == len(pairs)
+    assert set(map(tuple, found.rows.tolist())) <= set(pairs)
+    assert found.rows[:, 0].tolist() == sorted({int(f) for f, _ in pairs})
+
+
+def test_report_names_the_records():
+    features = np.array([[1.0, 0.0], [2.0, 2.0], [1.0, -0.0], [1.0, 0.0]])
+    found = find_duplicates(features, _partition(2, 4), ids=["ann", "bob", "cy", "dan"])
+    assert found.ids.tolist() == [["ann", "cy"]]
+    assert (found.rows.tolist(), found.n_copies.tolist(), len(found)) == ([[0, 2]], [2], 1)
+    assert str(found) == "1 of 2 forget records have an identical record in the retain set"
+
+
+def test_none_found_keeps_its_shape():
+    found = find_duplicates(np.eye(4), _partition(2, 4))
+    assert (found.rows.shape, found.ids.shape, len(found)) == ((0, 2), (0, 2), 0)
+
+
+def test_texts_and_images():
+    texts = np.array(["fever", "cough", "fever"], dtype=object)
+    assert find_duplicates(texts, _partition(1, 3)).rows.tolist() == [[0, 2]]
+    images = np.zeros((3, 2, 2, 3), dtype=np.uint8)
+    images[1, 1, 1, 2] = 1
+    assert find_duplicates(images, _partition(1, 3)).rows.tolist() == [[0, 2]]
+
+
+def test_wine_quality_is_known_for_them(real_data):
+    parts = split(load_tabular("wine_quality", root=real_data))
+    partition = partition_rows(len(parts.train_target), 0.05)
+    found = find_duplicates(parts.train_features, partition, ids=parts.train_ids)
+    assert 10 <= len(found) <= 30
+    raw = load_tabular("wine_quality", root=real_data).features
+    np.testing.assert_array_equal(raw[found.ids[:, 0]], raw[found.ids[:, 1]])
+
+
+def test_records_missing_from_the_features():
+    with pytest.raises(InputError, match="must be one entry per record of the partition, 4; got 3 and 3"):
+        find_duplicates(np.eye(3), _partition(2, 4))

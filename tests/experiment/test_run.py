@@ -14,7 +14,6 @@ import pytest
 
 from ruler.core.errors import InputError, UnknownNameError
 from ruler.experiment.cell import Outcome
-from ruler.experiment.executors import LocalExecutor
 from ruler.experiment.grid import list_cells
 from ruler.experiment.run import (
     RESULTS_FILE,
@@ -24,9 +23,10 @@ from ruler.experiment.run import (
     export_models,
     run_studies,
 )
-from ruler.experiment.settings import StudySettings, format_studies, read_studies
+from ruler.experiment.settings import StudySettings
 from ruler.experiment.store import Provenance, ResultStore, load_results
 from ruler.experiment.studies import STUDIES, choose_studies, choose_variant, narrow_studies, shrink_studies
+from ruler.experiment.study_file import format_studies, read_studies
 
 PROVENANCE = ["elapsed_s", "ruler_version", "commit", "torch_version", "machine", "finished_at"]
 TINY = StudySettings("primary", ("breast_cancer",), ("gradient_ascent", "scrub"), (0.05,), (0, 1))
@@ -37,16 +37,15 @@ N_SMALL = 2 * 2 * 2 * 6
 COORDINATOR = """
 import sys
 from pathlib import Path
-from ruler.experiment.executors import LocalExecutor
 from ruler.experiment.run import RunSettings, run_studies
-from ruler.experiment.settings import parse_studies
+from ruler.experiment.study_file import parse_studies
 studies, folder = parse_studies(Path(sys.argv[1]).read_text()), Path(sys.argv[2])
-run_studies(studies, RunSettings(out=folder, executor=LocalExecutor(2), models=folder / "models"))
+run_studies(studies, RunSettings(out=folder, n_jobs=2, models=folder / "models"))
 """
 
 
 def settings_for(folder: Path, **changes: object) -> RunSettings:
-    return RunSettings(out=folder, executor=LocalExecutor(2), models=folder / "models", **changes)  # type: ignore[arg-type]
+    return RunSettings(out=folder, n_jobs=2, models=folder / "models", **changes)  # type: ignore[arg-type]
 
 
 def values_of(folder: Path) -> pd.DataFrame:
@@ -73,7 +72,7 @@ def test_failing_cells_are_reported_and_retried_once_they_can_succeed(tmp_path: 
     study = replace(TINY, methods=("gradient_ascent",))
     export_models([replace(study, seeds=(0,))], settings_for(tmp_path), published)
     imported = replace(study, models="imported")
-    settings = replace(settings_for(tmp_path, checkpoints=published), executor=LocalExecutor(1))
+    settings = replace(settings_for(tmp_path, checkpoints=published), n_jobs=1)
     first = run_studies([imported], settings)
     assert (first.n_done, first.n_new) == (1, 1)
     ((cell, error),) = first.failures.items()
@@ -151,8 +150,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
     if not Path("/proc/self/task").is_dir():
         pytest.skip("finding workers to kill needs /proc")
     folder = tmp_path_factory.mktemp("undisturbed")
-    one_worker = replace(settings_for(folder), executor=LocalExecutor(1))  # the others take two: no value depends on it
-    run_studies(SMALL, one_worker)
+    run_studies(SMALL, replace(settings_for(folder), n_jobs=1))  # the others take two: no value depends on it
     return values_of(folder)
 
 
@@ -174,7 +172,7 @@ def test_results_of_another_variant_are_not_mixed(tmp_path: Path) -> None:
     made_by = Provenance(device="cpu", ruler_version="0", commit=None, torch_version="2", machine="this")
     with ResultStore(tmp_path / RESULTS_FILE) as store:
         cell = list_cells(replace(TINY, engine="ensemble"))[0]
-        store.add(Outcome(cell, {"n_forget": 3}, 1.0), made_by)
+        store.add(Outcome(cell, {"n_forget": 3}, 1.0), made_by, "now")
     with pytest.raises(InputError, match="must hold the study primary in one variant"):
         run_studies([TINY], settings_for(tmp_path))
 
@@ -199,13 +197,13 @@ def test_variants() -> None:
     assert imported.models == "imported"
     everything = choose_variant(studies, engine=None, device="cpu", is_imported=True)
     assert {study.name for study in everything if study.models == "trained"} == {"minibatch"}
-    with pytest.raises(InputError, match="checkpoints must be omitted for mini batches"):
+    with pytest.raises(InputError, match="checkpoints must be left out for mini batches"):
         choose_variant((STUDIES["minibatch"],), engine=None, device="cpu", is_imported=True)
 
 
 def test_settings_of_a_run_are_checked(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="jobs must be a whole number of at least 1; got 0"):
-        LocalExecutor(0)
+        RunSettings(out=tmp_path, n_jobs=0)
     with pytest.raises(InputError, match=r"checkpoints must be a folder; got .*, which is none"):
         RunSettings(out=tmp_path, checkpoints=tmp_path / "absent")
     with pytest.raises(UnknownNameError, match="device must be one of"):
@@ -236,7 +234,7 @@ def test_diagnostic_studies_keep_their_engine_and_take_the_precision_that_is_ask
         for precision in ("float32", "bfloat16"):
             chosen = choose_variant(asked, engine=None, device=device, is_imported=False, precision=precision)
             assert [study.precision for study in chosen] == [precision, precision]
-    with pytest.raises(InputError, match=r"engine must be omitted for diagnostic studies.*; got 'ensemble'"):
+    with pytest.raises(InputError, match=r"engine must be left out for diagnostic studies.*; got 'ensemble'"):
         choose_variant(asked, engine="ensemble", device="cpu", is_imported=False)
     with pytest.raises(UnknownNameError, match="precision must be one of"):
         choose_variant(asked, engine=None, device="cpu", is_imported=False, precision="half")
@@ -255,6 +253,6 @@ def test_a_set_whose_home_lacks_what_the_study_needs_is_not_downloaded(
 
 def test_a_language_model_goes_with_texts_alone(tmp_path: Path) -> None:
     settings = RunSettings(tmp_path / "out", language_model="my-bert")
-    with pytest.raises(InputError, match="language_model must be omitted for studies without texts"):
+    with pytest.raises(InputError, match="language_model must be left out for studies without texts"):
         run_studies([STUDIES["primary"]], settings)
     assert not (tmp_path / "out").exists()

@@ -7,8 +7,13 @@ from torch import nn
 
 from ruler import embed
 from ruler.core.errors import InputError, UnknownNameError
-from ruler.models import MODELS, FTTransformer, ResidualMLP, ResNet18, SmallCNN, TabularMLP
+from ruler.models import MODELS
 from ruler.models.bert_mlm import load_masked_language_model
+from ruler.models.ft_transformer import FTTransformer
+from ruler.models.residual_mlp import ResidualMLP
+from ruler.models.resnet18 import ResNet18
+from ruler.models.small_cnn import SmallCNN
+from ruler.models.tabular_mlp import TabularMLP
 
 SHAPES = {
     "tabular_mlp": ((9,), 128),

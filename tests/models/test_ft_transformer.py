@@ -8,8 +8,7 @@ from torch import nn
 from torch.nn import functional
 
 from ruler.core.errors import InputError
-from ruler.models import FTTransformer
-from ruler.models.ft_transformer import Attention
+from ruler.models.ft_transformer import Attention, FTTransformer
 
 
 def attend_plainly(attention, tokens):

@@ -1,6 +1,6 @@
 import torch
 
-from ruler.models import ResidualMLP
+from ruler.models.residual_mlp import ResidualMLP
 
 
 def test_blocks_add_to_what_passes_through() -> None:

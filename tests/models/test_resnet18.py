@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from ruler.models import MODELS, ResNet18
+from ruler.models import MODELS
+from ruler.models.resnet18 import ResNet18
 
 
 @pytest.fixture

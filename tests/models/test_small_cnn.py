@@ -3,7 +3,7 @@ import torch
 from torch.nn import functional
 
 from ruler.core.errors import InputError
-from ruler.models import SmallCNN
+from ruler.models.small_cnn import SmallCNN
 
 
 def test_representation_is_three_convolutions_and_two_layers() -> None:

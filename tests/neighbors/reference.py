@@ -1,7 +1,9 @@
-"""The plainest float64 search there is, and inputs that have broken searches before."""
+"""The plainest float64 search there is, and hypothesis's rows of every kind that has broken searches before."""
 
 import numpy as np
 from hypothesis import strategies as st
+
+from ruler.testing.engines import KINDS
 
 
 def unit(rows):
@@ -16,40 +18,6 @@ def search_plainly(queries, base, k, exclude_self):
     if exclude_self:
         np.fill_diagonal(products, -np.inf)
     return -np.sort(-products, axis=1)[:, :k]
-
-
-def _random(random, n, p):
-    return random.normal(size=(n, p))
-
-
-def _clustered(random, n, p):
-    spread = 10.0 ** random.integers(-9, 0)
-    return random.normal(size=(5, p))[random.integers(0, 5, n)] + spread * random.normal(size=(n, p))
-
-
-def _duplicated(random, n, p):
-    return np.repeat(random.normal(size=(n, p)), random.integers(1, 21, n), axis=0)[:n]
-
-
-def _zero_rows(random, n, p):
-    return random.normal(size=(n, p)) * (random.random((n, 1)) > 0.4)
-
-
-def _discrete(random, n, p):
-    return random.integers(-1, 2, size=(n, p)).astype(float)
-
-
-def _collapsed(random, n, p):
-    return np.ones((n, 1)) * random.normal(size=p)
-
-
-def _scaled_copies(random, n, p):
-    return random.random((n, 1)) * random.normal(size=p)
-
-
-KINDS = {
-    f.__name__[1:]: f for f in (_random, _clustered, _duplicated, _zero_rows, _discrete, _collapsed, _scaled_copies)
-}
 
 
 @st.composite

@@ -2,13 +2,12 @@ import itertools
 import multiprocessing
 import pickle
 import random
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.neighbors.reference import row_sets
 
 from ruler.core.errors import InputError
 from ruler.core.stacked import StackedRows
@@ -16,9 +15,6 @@ from ruler.embeddings import load_embeddings
 from ruler.neighbors import find_neighbors, first_pass
 from ruler.neighbors.blocks import Workers, count_tasks, find_neighbors_by_blocks, over_devices, search_pair
 from ruler.neighbors.cpu import search_both
-
-sys.path.insert(0, str(Path(__file__).parent))
-from reference import row_sets
 
 torch = pytest.importorskip("torch")
 

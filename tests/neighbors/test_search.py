@@ -1,15 +1,13 @@
 import itertools
-import sys
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.neighbors import NearestNeighbors
+from tests.neighbors.reference import row_sets, search_plainly
 
-from ruler.core.arithmetic import norm_rows, similarity_of_unit_rows, unit_rows
 from ruler.core.errors import InputError
 from ruler.core.types import Embeddings
 from ruler.metrics import m4
@@ -18,9 +16,7 @@ from ruler.neighbors.cpu import CpuEngine
 from ruler.neighbors.cuda.engine import CudaEngine
 from ruler.neighbors.engines import Request
 from ruler.neighbors.tiles import NumpyArithmetic, TorchArithmetic
-
-sys.path.insert(0, str(Path(__file__).parent))
-from reference import KINDS, row_sets, search_plainly
+from ruler.testing.engines import KINDS, search_by_definition
 
 torch = pytest.importorskip("torch")
 
@@ -29,17 +25,6 @@ def all_arithmetics():
     return [NumpyArithmetic(np.float32), NumpyArithmetic(np.float64)] + [
         TorchArithmetic(torch, dtype) for dtype in ("bfloat16", "float32", "float64")
     ]
-
-
-def exact_answer(rows, k):
-    """Leave-one-out neighbours by the definition: 1 - |a - b|^2 / 2, ties by smallest index."""
-    units = unit_rows(rows, norm_rows(rows))
-    n = len(rows)
-    i, j = (part.ravel() for part in np.indices((n, n)))
-    values = similarity_of_unit_rows(units[i], units[j]).reshape(n, n)
-    np.fill_diagonal(values, -np.inf)
-    order = np.lexsort((np.broadcast_to(np.arange(n), (n, n)), -values), axis=-1)[:, :k]
-    return np.take_along_axis(values, order, axis=1), order
 
 
 @given(rows=row_sets(), k=st.integers(1, 5), exclude_self=st.booleans())
@@ -56,10 +41,10 @@ def test_similarities_equal_a_plain_float64_search(rows, k, exclude_self):
 @settings(max_examples=60)
 def test_answer_is_the_definition_to_the_last_bit(rows, k):
     k = min(k, len(rows) - 1)
-    values, index = exact_answer(rows, k)
+    expected = search_by_definition(rows, rows, k=k, exclude_self=True)
     found = find_neighbors(rows, rows, k=k, exclude_self=True)
-    np.testing.assert_array_equal(found.similarity, values)
-    np.testing.assert_array_equal(found.index, index)
+    np.testing.assert_array_equal(found.similarity, expected.similarity)
+    np.testing.assert_array_equal(found.index, expected.index)
 
 
 @given(queries=row_sets(), base=row_sets(), k=st.integers(1, 4))

@@ -18,7 +18,7 @@ from torch import nn
 
 from ruler.core.errors import CheckpointError, InputError
 from ruler.core.types import Partition
-from ruler.models import TabularMLP
+from ruler.models.tabular_mlp import TabularMLP
 from ruler.training.checkpoints import (
     CheckpointStore,
     Recipe,

@@ -8,7 +8,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from ruler.core.errors import InputError
 from ruler.core.types import Partition
-from ruler.models import TabularMLP
+from ruler.models.tabular_mlp import TabularMLP
 from ruler.training.checkpoints import CheckpointStore
 from ruler.training.classifier import predict, train_classifier, train_tabular
 from ruler.training.settings import TrainingSettings

@@ -11,7 +11,8 @@ from torch import nn
 
 from ruler.core.errors import DivergedError
 from ruler.core.seeding import seeded
-from ruler.models import FTTransformer, ResNet18
+from ruler.models.ft_transformer import FTTransformer
+from ruler.models.resnet18 import ResNet18
 from ruler.training import loop
 from ruler.training.batches import map_tensors
 from ruler.training.cuda_graph import CapturedStep, capture_graph

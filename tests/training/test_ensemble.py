@@ -6,7 +6,7 @@ import torch
 from torch.nn import functional
 
 from ruler.core.errors import DivergedError, InputError
-from ruler.models import TabularMLP
+from ruler.models.tabular_mlp import TabularMLP
 from ruler.training.classifier import train_classifier
 from ruler.training.ensemble import Adam, EnsembleMember, MLPShape, StackedMLP, descend, train_ensemble
 from ruler.training.ensemble.gradient import DropoutStream, Pass, add_gradient, mix_, split_passes

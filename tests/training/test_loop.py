@@ -9,7 +9,7 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from ruler.core.errors import DivergedError, InputError
-from ruler.models import TabularMLP
+from ruler.models.tabular_mlp import TabularMLP
 from ruler.training.batches import Batches
 from ruler.training.classifier import train_classifier
 from ruler.training.loop import optimize

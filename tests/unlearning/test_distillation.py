@@ -5,7 +5,10 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from ruler.models import FTTransformer, ResNet18, SmallCNN, TabularMLP
+from ruler.models.ft_transformer import FTTransformer
+from ruler.models.resnet18 import ResNet18
+from ruler.models.small_cnn import SmallCNN
+from ruler.models.tabular_mlp import TabularMLP
 from ruler.unlearning.distillation import compute_divergence, make_random_teacher
 
 pytestmark = pytest.mark.usefixtures("one_thread")

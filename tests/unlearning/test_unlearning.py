@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional
 
 from ruler.core.errors import DivergedError, InputError, UnknownNameError
-from ruler.models import TabularMLP
+from ruler.models.tabular_mlp import TabularMLP
 from ruler.training.classifier import train_classifier
 from ruler.training.settings import TrainingSettings
 from ruler.unlearning import (

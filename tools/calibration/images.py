@@ -14,7 +14,7 @@ from calibration.perceptrons import measure_skill
 from calibration.world import SIDES, Model, World, measure_attack
 from ruler.core.types import Embeddings
 from ruler.data import load_images
-from ruler.models import SmallCNN
+from ruler.models.small_cnn import SmallCNN
 from ruler.training.classifier import train_classifier
 from ruler.training.settings import TrainingSettings
 from ruler.unlearning import METHODS, unlearn

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from calibration.perceptrons import OVERFIT, Draw, load_source
 from calibration.world import SIDES, Model, World, measure_attack
-from ruler.models import TabularMLP
+from ruler.models.tabular_mlp import TabularMLP
 from ruler.training.settings import TrainingSettings
 from ruler.unlearning import METHODS, unlearn
 

@@ -12,7 +12,7 @@ from torch.nn import functional
 from calibration.world import SIDES, Model
 from ruler.core.types import Embeddings
 from ruler.data import load_tabular
-from ruler.models import TabularMLP
+from ruler.models.tabular_mlp import TabularMLP
 from ruler.training.ensemble import MLPShape, StackedMLP
 from ruler.training.ensemble.gradient import Pass
 from ruler.training.loop import optimize

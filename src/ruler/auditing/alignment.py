@@ -1,6 +1,5 @@
 """Models that do not share their axes: an orthogonal map fitted on retain records, judged on others."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -28,9 +27,6 @@ _RESOLUTION = float(np.finfo(np.float32).eps)
 def halve(keys: npt.NDArray[np.uint64]) -> tuple[IndexArray, IndexArray]:
     """Rows to fit the map on and rows to judge it on, each sorted: which is which follows from the rows' content.
 
-    Args:
-        keys: (n,) of `hash_content`.
-
     Example:
         >>> [rows.tolist() for rows in halve(np.array([7, 3, 9, 1], dtype=np.uint64))]
         [[1, 3], [0, 2]]
@@ -43,9 +39,9 @@ def fit_map(source: npt.NDArray[Any], target: npt.NDArray[Any], rows: IndexArray
     """The orthogonal map that brings the directions of ``source`` rows nearest to those of ``target`` (Procrustes).
 
     Args:
-        source: (n, p) rows of one model.
+        source: (n, p) rows of one model, read in blocks.
         target: (n, q) the same records in another; the narrower is filled up with zero columns.
-        rows: Which rows to fit on; None for all. They are read in blocks.
+        rows: Which rows to fit on; None for all.
 
     Returns:
         (max(p, q), max(p, q)) matrix, to be multiplied from the right: orthogonal but for directions that the rows do
@@ -60,7 +56,7 @@ def fit_map(source: npt.NDArray[Any], target: npt.NDArray[Any], rows: IndexArray
     """
     width = max(source.shape[1], target.shape[1])
     product = np.zeros((width, width))
-    for block in _iterate_rows(len(source), rows, width):
+    for block in _cut_rows(len(source), rows, width):
         product += _unit(source[block], width).T @ _unit(target[block], width)
     left, strengths, right = svd(product)
     is_known = strengths > _RESOLUTION * strengths[0]
@@ -84,26 +80,14 @@ def compare_through(
     width = len(turn)
     loses_nothing = np.allclose(turn @ turn.T, np.eye(width))
     parts = []
-    for block in _iterate_rows(len(source), rows, width):
+    for block in _cut_rows(len(source), rows, width):
         unit, other = _unit(source[block], width), _unit(target[block], width)
         mapped = unit @ turn
-        if not loses_nothing:
-            mapped, other = _keep_norms(unit, mapped, other, turn)
+        if not loses_nothing:  # what a row lost goes to columns of its own, so that its norm is 1 again
+            lost = unit - mapped @ turn.T
+            mapped, other = np.hstack([mapped, lost]), np.hstack([other, np.zeros_like(other)])
         parts.append(similarity_of_unit_rows(mapped, other))
     return np.concatenate(parts)
-
-
-def _keep_norms(
-    unit: FloatArray, mapped: FloatArray, target: FloatArray, turn: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """What a row lost to the map, in columns of its own where the target has nothing: rows of norm 1 again."""
-    lost = unit - mapped @ turn.T
-    return np.hstack([mapped, lost]), np.hstack([target, np.zeros_like(target)])
-
-
-def _iterate_rows(n_rows: int, rows: IndexArray | None, width: int) -> Iterator[slice | IndexArray]:
-    for start, stop in iterate_blocks(n_rows if rows is None else len(rows), block_rows_for(width)):
-        yield slice(start, stop) if rows is None else rows[start:stop]
 
 
 def judge_pairing(
@@ -117,7 +101,7 @@ def judge_pairing(
         rows: (n, p) retain records in one model.
         others: (n, q) the same in the other.
         align: Whether to rotate: where models are not seed-paired ("auto"), never or always.
-        halves: Of `halve`.
+        halves: Rows to fit a map on, and rows to judge it on.
 
     Raises:
         InputError: Fewer than four rows where a map is to be fitted.
@@ -128,7 +112,8 @@ def judge_pairing(
         >>> found.plain_similarity < 0.5, round(found.aligned_similarity, 6), found.is_aligned
         (True, 1.0, True)
     """
-    plain = float(np.median(compare_rows(rows, others, ("rows", "others")))) if rows.shape == others.shape else np.nan
+    is_comparable = rows.shape == others.shape
+    plain = float(np.median(compare_rows(rows, others, ("rows", "others")))) if is_comparable else np.nan
     is_surely_paired = plain >= SURELY_PAIRED
     if align == "never" or (align == "auto" and is_surely_paired):
         return Pairing(plain, np.nan, is_surely_paired, False, 0)
@@ -137,12 +122,16 @@ def judge_pairing(
             f"retain must have at least 4 rows to be aligned; got {len(rows)}. Give more, or align='never'."
         )
     fitted, judged = halves
-    turn = fit_map(rows, others, fitted)
-    aligned = float(np.median(compare_through(rows, others, turn, judged)))
-    if rows.shape == others.shape:
+    aligned = float(np.median(compare_through(rows, others, fit_map(rows, others, fitted), judged)))
+    if is_comparable:
         plain = float(np.median(compare_rows(rows[judged], others[judged], ("rows", "others"))))
     is_paired = bool(plain >= SURELY_PAIRED or aligned - plain < WORTH_ALIGNING)
     return Pairing(plain, aligned, is_paired, align == "always" or not is_paired, len(fitted))
+
+
+def _cut_rows(n_rows: int, rows: IndexArray | None, width: int) -> list[slice] | list[IndexArray]:
+    blocks = iterate_blocks(n_rows if rows is None else len(rows), block_rows_for(width))
+    return [slice(*ends) for ends in blocks] if rows is None else [rows[start:stop] for start, stop in blocks]
 
 
 def _unit(rows: npt.NDArray[Any], width: int) -> FloatArray:

@@ -1,23 +1,31 @@
 """From embeddings to a verdict: `audit`."""
 
+import hashlib
+import platform
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy
 
 from ruler.auditing.conclusions import conclude_metrics
 from ruler.auditing.contrasts import CONTRASTS, Contrast
 from ruler.auditing.damage import judge_damage
-from ruler.auditing.distributions import collect_distributions
 from ruler.auditing.evidence import Evidence
 from ruler.auditing.findings import GuardFinding, Report
 from ruler.auditing.gather import gather_evidence
 from ruler.auditing.guards import run_guards
 from ruler.auditing.measure import measure_contrasts
 from ruler.auditing.privacy import measure_privacy
-from ruler.auditing.provenance import describe_provenance
-from ruler.auditing.records import ALIKE, NOT_JUDGED, tabulate_groups, tabulate_records
+from ruler.auditing.records import ALIKE, NOT_JUDGED, collect_distributions, tabulate_groups, tabulate_records
 from ruler.auditing.settings import AuditSettings
 from ruler.auditing.verdict import decide_overall, list_needs
+from ruler.core.arithmetic import iterate_blocks
+from ruler.core.checks import block_rows_for
+from ruler.core.version import __version__
 
 
 def audit(
@@ -112,7 +120,7 @@ def audit_evidence(
         groups=groups,
         guards=guards,
         settings=evidence.settings,
-        provenance={**describe_provenance(evidence), **(provenance or {})},
+        provenance={**_describe_provenance(evidence), **(provenance or {})},
         distributions=collect_distributions(evidence, found),
         needs=list_needs(evidence, found, guards, n_flagged) if verdict == "inconclusive" else [],
         pairing=evidence.pairing,
@@ -120,3 +128,37 @@ def audit_evidence(
         damage=damage,
         privacy=measure_privacy(evidence, found),
     )
+
+
+def _describe_provenance(evidence: Evidence) -> dict[str, Any]:
+    """Versions, time, layers, and shape and hash of every array at the main layer. The rows themselves stay out."""
+    return {
+        "ruler": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "layers": [layer for layer in evidence.layers if layer],
+        "n_oracles": len(evidence.oracles),
+        "n_unmatched": evidence.n_unmatched,
+        "arrays": {
+            name: {
+                side: {"shape": list(rows.shape), "dtype": str(rows.dtype), "sha256": hash_rows(rows)}
+                for side, rows in model.rows.items()
+            }
+            for name, model in evidence.models.items()
+        },
+    }
+
+
+def hash_rows(rows: npt.NDArray[Any]) -> str:
+    """SHA-256 of shape and values as little-endian float64, so that layout and byte order do not matter.
+
+    Example:
+        >>> hash_rows(np.eye(2)) == hash_rows(np.asfortranarray(np.eye(2, dtype=np.float32)))
+        True
+    """
+    digest = hashlib.sha256(f"{rows.shape}".encode())
+    for start, stop in iterate_blocks(len(rows), block_rows_for(rows.shape[1])):
+        digest.update(np.ascontiguousarray(rows[start:stop], dtype="<f8").data)
+    return digest.hexdigest()

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -33,13 +34,13 @@ def try_positive_control(
     if not evidence.has_original:
         return _try_known_members(contrasts, strands, evidence)
     able = [name for name in contrasts if all(strand.before is not None for strand in strands[name])]
-    found = {}
+    found, seen_by = {}, {}
     for name, (_, p_value) in find_p_values(able, strands, evidence, is_before=True).items():
         told = max(strands[name], key=lambda strand: abs(strand.effect_before.statistic))
         share = told.share(evidence.settings.alpha) if p_value <= evidence.settings.alpha else None
-        is_clear = share is not None and share.least_upper < evidence.settings.share_limit
-        found[name] = Sensitivity("original", told.effect_before.value, p_value, share is not None, is_clear), share
-    return found
+        found[name] = Sensitivity("original", told.effect_before.value, p_value, share is not None), share
+        seen_by[name] = abs(told.effect_before.statistic)
+    return _mark_strongest(found, seen_by)
 
 
 def _try_known_members(
@@ -70,9 +71,18 @@ def _try_known_members(
             variances = np.diag([now.standard_error**2, effect.standard_error**2])
             distances = abs(now.value - 0.5), abs(effect.value - 0.5)
             share = divide(*distances, variances, freedom=now.freedom, alpha=alpha)
-        is_clear = share is not None and share.least_upper < evidence.settings.share_limit
-        sensitivity = Sensitivity("known members", effect.value, float(p_value), share is not None, is_clear)
-        found[name] = sensitivity, share
+        found[name] = Sensitivity("known members", effect.value, float(p_value), share is not None), share
+    return _mark_strongest(found, {name: abs(effect.statistic) for name, (_, effect) in told.items()})
+
+
+def _mark_strongest(
+    found: dict[str, tuple[Sensitivity, Share | None]], statistics: Mapping[str, float]
+) -> dict[str, tuple[Sensitivity, Share | None]]:
+    """Mark the contrast that tells the positive control apart best, if any is seen."""
+    seen = [name for name, (sensitivity, _) in found.items() if sensitivity.is_seen]
+    if seen:
+        best = max(seen, key=lambda name: statistics[name])
+        found[best] = replace(found[best][0], is_strongest=True), found[best][1]
     return found
 
 

@@ -51,15 +51,14 @@ class Sensitivity:
         effect: AUC there.
         p_value: Of that AUC, corrected for the number of contrasts.
         is_seen: The p-value is at most alpha.
-        is_clear: It is seen so well that, if nothing were left of it, the upper limit of ``share_left`` would be below
-            the limit. A faint contrast cannot tell a small share from a large one.
+        is_strongest: Of all contrasts that are seen, this one is seen best: its ``share_left`` decides.
     """
 
     source: Literal["original", "known members"]
     effect: float
     p_value: float
     is_seen: bool
-    is_clear: bool = False
+    is_strongest: bool = False
 
 
 @dataclass(frozen=True)

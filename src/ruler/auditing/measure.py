@@ -56,8 +56,10 @@ class Measurement:
         return self._find("spread")
 
     def leaves_too_much(self, limit: float) -> bool:
-        """Whether this contrast could have shown that its share left is below the limit, and did not."""
-        return self.share is not None and self.share.least_upper < limit <= self.share.upper
+        """Whether this is the contrast that sees best, and its share left is not shown to be below the limit."""
+        if self.share is None or self.sensitivity is None or not self.sensitivity.is_strongest:
+            return False
+        return not self.share.upper < limit
 
     def show_equivalence(self, margin: float) -> float:
         """p-value of the claim that place and spread lie within the margin at every layer."""

@@ -1,7 +1,7 @@
 """From models and records to a verdict: `audit_models`."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ruler.auditing.audit import audit_evidence
-from ruler.auditing.evidence import SIDES, Side
+from ruler.auditing.evidence import Side
 from ruler.auditing.findings import GuardFinding, Report
 from ruler.auditing.gather import gather_evidence
 from ruler.auditing.guards.models import check_retain_accuracy, check_stability
@@ -93,79 +93,44 @@ def audit_models(
         raise InputError("held_out must name the records that no model was trained on; got test. Write held_out=.")
     if removed:
         raise TypeError(f"audit_models() got an unexpected keyword argument {next(iter(removed))!r}")
-    given: dict[str, Any] = {"unlearned": unlearned, "oracle": oracle, "original": original}
-    sides: dict[Side, Any] = {"forget": forget, "retain": retain, "held_out": held_out}
-    return examine_models(
-        {name: model for name, model in given.items() if model is not None},
-        {side: data for side, data in sides.items() if data is not None},
-        layer=layer,
-        groups=groups,
-        settings=settings,
-        progress=progress,
-        ids=ids,
-        batch_size=batch_size,
-        device=device,
-    )
-
-
-def examine_models(
-    models: "Mapping[str, torch.nn.Module | Sequence[torch.nn.Module]]",
-    records: Records,
-    *,
-    layer: str | Sequence[str] | None = None,
-    groups: Any = None,
-    settings: AuditSettings | None = None,
-    progress: bool = False,
-    ids: Any = None,
-    batch_size: int = 256,
-    device: "str | torch.device | None" = None,
-) -> Report:
-    """`audit_models` for models by name and records by side."""
     load_optional("torch", "auditing a model")
+    named = _name_models(unlearned, oracle, original)
+    given: dict[Side, Any] = {"forget": forget, "retain": retain, "held_out": held_out}
+    records: Records = {side: data for side, data in given.items() if data is not None}
     asked: dict[str, Any] = {"batch_size": batch_size, "device": device, "progress": progress}
-    named = _name_models(models)
-    sides = [side for side in SIDES if side in records]
-    readings: dict[str, dict[Side, ModelReading]] = {}
+    readings: dict[str, dict[Side, ModelReading]] = {name: {} for name in named}
+    places = layer
     for name, model in named.items():
-        readings[name] = {}
-        for side in sides:
-            readings[name][side] = _read(model, name, side, records, layer, asked)
-            if layer == "all":  # the same layers in every model, whatever it would choose by itself
-                layer = list(readings[name][side].layers)
-    found: list[GuardFinding] = []
-    for name, model in named.items():
-        first = readings[name]["forget"].layers
-        some = {**asked, "progress": False, "n_most": _N_ASKED_AGAIN}
-        again = _read(model, name, "forget", records, list(first), some).layers
-        for one, rows in first.items():
-            changed = list(check_stability(rows.values[: len(again[one])], again[one].values, name))
-            if changed:  # the other layers would repeat it
-                found += changed
-                break
-    kind, reason = _choose_loss(readings)
-    if reason is not None:
+        for side in records:
+            readings[name][side] = _read(model, name, side, records, places, asked)
+            if places == "all":  # the same layers in every model, whatever it would choose by itself
+                places = list(readings[name][side].layers)
+    found = list(_check_stability(named, readings, records, asked))
+    kind, why_no_losses = _choose_loss(readings)
+    if why_no_losses is not None:
         found.append(
             GuardFinding(
                 "losses_unknown",
                 "note",
-                f"Losses were not compared: {reason}",
+                f"Losses were not compared: {why_no_losses}",
                 "Give every side labels that fit the model's head: the last part of a tuple, or the key 'labels' of "
                 "a dict.",
             )
         )
-    given = {name: _collect(one, kind, is_main=name == "unlearned", layer=layer) for name, one in readings.items()}
-    oracles = [given[name] for name in given if name.startswith("oracle")]
-    own_ids = _name_apart(records, {side: _main(one) for side, one in readings["unlearned"].items()})
+    is_single = layer is None or (isinstance(layer, str) and layer != "all")
+    models = {
+        name: _collect(one, kind, is_main=name == "unlearned", is_single=is_single) for name, one in readings.items()
+    }
     evidence = gather_evidence(
-        given["unlearned"],
-        oracle=None if not oracles else oracles[0] if len(oracles) == 1 else oracles,
-        original=given.get("original"),
-        ids=own_ids | (dict(ids) if isinstance(ids, Mapping) else {} if ids is None else {"forget": ids}),
+        models["unlearned"],
+        oracle=[models[name] for name in models if name.startswith("oracle")] or None,
+        original=models.get("original"),
+        ids=_name_apart(records, readings["unlearned"])
+        | (dict(ids) if isinstance(ids, Mapping) else {} if ids is None else {"forget": ids}),
         groups=groups,
         settings=settings,
     )
-    outputs = {name: _measure_outputs(one, kind) for name, one in readings.items()}
-    outputs = {name: numbers for name, numbers in outputs.items() if numbers}
+    outputs = {name: numbers for name, one in readings.items() if (numbers := _measure_outputs(one, kind))}
     found += check_retain_accuracy(outputs, len(evidence.ids["retain"]))
     return audit_evidence(
         evidence,
@@ -191,15 +156,16 @@ def hash_weights(model: "torch.nn.Module") -> str:
     return digest.hexdigest()
 
 
-def _name_models(models: "Mapping[str, Any]") -> "dict[str, torch.nn.Module]":
+def _name_models(
+    unlearned: "torch.nn.Module",
+    oracle: "torch.nn.Module | Sequence[torch.nn.Module] | None",
+    original: "torch.nn.Module | None",
+) -> "dict[str, torch.nn.Module]":
     """Models by name; several oracles are called oracle, oracle 2, ..."""
-    oracle = models.get("oracle")
-    oracles = list(oracle) if isinstance(oracle, list | tuple) else [] if oracle is None else [oracle]
+    oracles = list(oracle) if isinstance(oracle, Sequence) else [] if oracle is None else [oracle]
     if oracle is not None and not oracles:
         raise InputError("oracle must be a model or a list of at least one; got an empty list. Omit it if unknown.")
-    named = {"unlearned": models["unlearned"]}
-    if models.get("original") is not None:
-        named["original"] = models["original"]
+    named = {"unlearned": unlearned} | ({} if original is None else {"original": original})
     return named | {"oracle" if number == 1 else f"oracle {number}": one for number, one in enumerate(oracles, 1)}
 
 
@@ -211,10 +177,29 @@ def _read(
     layer: str | Sequence[str] | None,
     asked: Mapping[str, Any],
 ) -> "ModelReading":
+    """`read_model` whose errors say which model and records."""
     try:
         return read_model(model, records[side], layer=layer, **asked)
     except RulerError as error:
         raise type(error)(f"{name} model, {side.replace('_', '-')} records: {error}") from error
+
+
+def _check_stability(
+    named: "Mapping[str, torch.nn.Module]",
+    readings: "Mapping[str, Mapping[Side, ModelReading]]",
+    records: Records,
+    asked: Mapping[str, Any],
+) -> Iterator[GuardFinding]:
+    """Ask every model again for some forget records; of a model that answers differently, report the first layer."""
+    for name, model in named.items():
+        first = readings[name]["forget"].layers
+        some = {**asked, "progress": False, "n_most": _N_ASKED_AGAIN}
+        again = _read(model, name, "forget", records, list(first), some).layers
+        for layer, rows in first.items():
+            changed = list(check_stability(rows.values[: len(again[layer])], again[layer].values, name))
+            yield from changed
+            if changed:
+                break
 
 
 def _choose_loss(readings: "Mapping[str, Mapping[Side, ModelReading]]") -> tuple[str | None, str | None]:
@@ -230,20 +215,21 @@ def _choose_loss(readings: "Mapping[str, Mapping[Side, ModelReading]]") -> tuple
 
 
 def _collect(
-    sides: "Mapping[Side, ModelReading]", kind: str | None, *, is_main: bool, layer: str | Sequence[str] | None
-) -> tuple[Any, ...]:
+    sides: "Mapping[Side, ModelReading]", kind: str | None, *, is_main: bool, is_single: bool
+) -> tuple[Embeddings | dict[str, Embeddings], ...]:
     """What `gather_evidence` takes of one model; what describes the records comes with the unlearned one only."""
-    parts: list[Any] = []
+    parts: list[Embeddings | dict[str, Embeddings]] = []
     for one in sides.values():
         known: dict[str, Any] = {"losses": None if kind is None else one.losses[kind]}
         if not is_main:
             known |= {"labels": None, "groups": None, "strata": None, "features": None}
         layers = {name: replace(rows, **known) for name, rows in one.layers.items()}
-        parts.append(next(iter(layers.values())) if layer is None or isinstance(layer, str) else layers)
+        parts.append(next(iter(layers.values())) if is_single else layers)
     return tuple(parts)
 
 
 def _measure_outputs(sides: "Mapping[Side, ModelReading]", kind: str | None) -> dict[str, float]:
+    """Accuracies where classes are known, and membership inference where losses are."""
     numbers = {f"{side}_accuracy": float(one.hits.mean()) for side, one in sides.items() if one.hits is not None}
     if kind is not None and "held_out" in sides:
         forget, held_out = sides["forget"].losses[kind], sides["held_out"].losses[kind]
@@ -271,22 +257,19 @@ def _describe_models(
     return described
 
 
-def _main(reading: "ModelReading") -> Embeddings:
-    return list(reading.layers.values())[-1]
-
-
-def _name_apart(records: Records, rows: Mapping[Side, Embeddings]) -> dict[str, npt.NDArray[Any]]:
+def _name_apart(records: Records, sides: "Mapping[Side, ModelReading]") -> dict[str, npt.NDArray[Any]]:
     """Names for sides whose ids count the rows of another dataset than the first side's: equal numbers mean nothing."""
-    datasets = {side: _numbered_dataset(records[side], part.ids) for side, part in rows.items()}
+    ids = {side: list(one.layers.values())[-1].ids for side, one in sides.items()}
+    datasets = {side: _find_numbered_dataset(records[side], own) for side, own in ids.items()}
     reference = next((dataset for dataset in datasets.values() if dataset is not None), None)
     return {
-        side: np.array([f"{side} {row}" for row in rows[side].ids.tolist()])
+        side: np.array([f"{side} {row}" for row in ids[side].tolist()])
         for side, dataset in datasets.items()
         if dataset is not None and dataset is not reference
     }
 
 
-def _numbered_dataset(data: Any, ids: npt.NDArray[Any]) -> Any:
+def _find_numbered_dataset(data: Any, ids: npt.NDArray[Any]) -> Any:
     """The whole dataset whose rows a `Subset` without named records counts; None for other data."""
     is_subset = False
     while hasattr(data, "dataset"):

@@ -1,4 +1,4 @@
-"""Which forget records, and which erasure requests, stand out from the held-out ones?"""
+"""Values per record: which forget records, and which erasure requests, stand out, and what the plots show."""
 
 import math
 from collections.abc import Mapping
@@ -10,7 +10,9 @@ import numpy.typing as npt
 from ruler.auditing.contrasts import OWN
 from ruler.auditing.contrasts.loss import subtract_loss
 from ruler.auditing.evidence import Evidence
+from ruler.auditing.findings import Distributions
 from ruler.auditing.measure import Measurement
+from ruler.auditing.privacy import trace_roc
 from ruler.core.arithmetic import TIE_SLACK
 from ruler.core.optional import load_optional
 from ruler.core.types import FloatArray
@@ -27,6 +29,7 @@ NOT_JUDGED = "not judged"
 """Of records without fair held-out ones to compare them with."""
 
 _N_SETS = 2000
+_RANK_EDGES = np.linspace(0.0, 1.0, 21)
 
 
 def tabulate_records(evidence: Evidence, found: Mapping[str, Measurement], *, is_fair: bool) -> "pd.DataFrame":
@@ -101,6 +104,29 @@ def tabulate_groups(
     table["q_value"] = adjust_p_values(table["p_value"].to_numpy())
     table["finding"] = _name([told[row] for row in order], table["q_value"].to_numpy(), evidence.settings.alpha)
     return table.reset_index()
+
+
+def collect_distributions(evidence: Evidence, found: Mapping[str, Measurement]) -> Distributions:
+    """Scores by contrast and side, ROC curves and ranks; long sides are thinned to a random sample."""
+    rng = np.random.default_rng(evidence.settings.seed)
+
+    def thin(values: FloatArray) -> FloatArray:
+        most = evidence.settings.n_plotted
+        return values if len(values) <= most else values[np.sort(rng.choice(len(values), most, replace=False))]
+
+    shown: dict[str, dict[str, FloatArray]] = {}
+    for name, one in found.items():
+        if one.contrast.decides:
+            layer = one.place.layer if one.strands else list(one.scores)[-1]
+            shown[name] = {str(side): thin(values) for side, values in one.scores[layer].items()}
+    nearest = found["m4"].scores[evidence.main_layer]
+    ranks = {side: rank_within(own, nearest["retain"]) for side, own in nearest.items() if side != "retain"}
+    return Distributions(
+        scores=shown,
+        roc=trace_roc(found),
+        rank_edges=_RANK_EDGES,
+        rank_counts={side: np.histogram(one, _RANK_EDGES)[0].astype(np.float64) for side, one in ranks.items()},
+    )
 
 
 def _deciding_scores(

@@ -23,8 +23,8 @@ def decide_metric(found: Measurement, settings: AuditSettings) -> tuple[MetricVe
 
     Residual and displaced need a difference that holds after correction for all contrasts. One that is shown to lie
     within the margin is excused, unless most of the original's contrast is shown to be left. Erased needs place and
-    spread shown to be within the margin and, where the contrast was seen clearly in the positive control, a small share
-    left. One seen faintly could not show that of any model, and is not asked to.
+    spread shown to be within the margin and, of the contrast that was seen best in the positive control, a small share
+    left. A contrast that was seen only just could not show that of any model.
 
     Args:
         found: The contrast with its control.
@@ -61,8 +61,9 @@ def decide_overall(
 ) -> tuple[Verdict, str]:
     """The verdict of all deciding contrasts together.
 
-    Erased is a strong claim: an oracle, every deciding contrast within the margin, at least one that was seen clearly
-    in the positive control, small shares left of all such, no flagged record, a model that still works and was changed.
+    Erased is a strong claim: an oracle, every deciding contrast within the margin, at least one that was seen in
+    the positive control, a small share left of the one that was seen best, no flagged record, a model that still works
+    and was changed.
     """
     failed = [guard for guard in guards if guard.severity == "fail"]
     if failed:
@@ -83,7 +84,7 @@ def decide_overall(
     if untouched:
         return "inconclusive", f"A model that was not changed cannot be cleared. {untouched[0].message}"
     doubts = [reason for one, reason in alarms if one != "erased"]
-    if not any(one.sensitivity is not None and one.sensitivity.is_clear for one in found.values()):
+    if not any(one.sensitivity is not None and one.sensitivity.is_seen for one in found.values()):
         doubts.insert(0, _explain_blindness(evidence, found))
     if not evidence.has_oracle:
         doubts.insert(0, "Without an oracle no model is called erased.")
@@ -99,7 +100,7 @@ def decide_overall(
         return "inconclusive", " ".join(doubts[:3])
     names = ", ".join(found[name].contrast.title.lower() for name in verdicts)
     seen = [
-        one.contrast.title.lower() for one in found.values() if one.sensitivity is not None and one.sensitivity.is_clear
+        one.contrast.title.lower() for one in found.values() if one.sensitivity is not None and one.sensitivity.is_seen
     ]
     layers = f" at {', '.join(evidence.layers)}" if all(evidence.layers) else ""
     strands = [strand.effect for name in verdicts for strand in found[name].strands]
@@ -107,7 +108,7 @@ def decide_overall(
     missed = min(1.0, 2 * max(abs(effect.value - 0.5) + reach * effect.error for effect in strands))
     return "erased", (
         f"By {names}{layers}, forget records are like records that were never trained on, within the margin; "
-        f"{_name_control(next(one for one in found.values() if one.sensitivity and one.sensitivity.is_clear))} "
+        f"{_name_control(next(one for one in found.values() if one.sensitivity and one.sensitivity.is_seen))} "
         f"records could be told apart by {', '.join(seen)}. A mark on up to {missed:.0%} of them is not excluded."
     )
 
@@ -130,8 +131,7 @@ def list_needs(
     if any(guard.name == UNTOUCHED for guard in guards):
         needs.append("The unlearned model: the one that was given is the original.")
     is_blind = not any(one.sensitivity and one.sensitivity.is_seen for one in found.values())
-    is_faint = not is_blind and not any(one.sensitivity and one.sensitivity.is_clear for one in found.values())
-    too_much = is_faint or any(one.leaves_too_much(settings.share_limit) for one in found.values())
+    too_much = any(one.leaves_too_much(settings.share_limit) for one in found.values())
     if evidence.has_held_out and not evidence.has_original and (is_blind or too_much):
         needs.append("The original model, so that it can be seen how well its forget records can be told apart.")
     if evidence.has_held_out and is_blind:
@@ -141,7 +141,7 @@ def list_needs(
             needs.append('Other layers: read them with layer="all".')
         needs.append(f"More {unit}: nothing that training leaves could be seen with these.")
     wanted = [
-        _count_wanted(one, settings, sum(one.contrast.decides for one in found.values()), is_faint)
+        _count_wanted(one, settings, sum(one.contrast.decides for one in found.values()))
         for one in found.values()
         if one.contrast.decides and one.strands
     ]
@@ -165,14 +165,11 @@ def list_needs(
     return needs
 
 
-def _count_wanted(found: Measurement, settings: AuditSettings, n_contrasts: int, is_faint: bool) -> int | None:
-    """Forget records that all claims of this contrast need, if they are true: the margin, and the share left.
-
-    The share counts where it is asked for, and where all contrasts that see are faint.
-    """
+def _count_wanted(found: Measurement, settings: AuditSettings, n_contrasts: int) -> int | None:
+    """Forget records that all claims of this contrast need, if they are true: the margin, and the share left."""
     effect = found.place.effect
     wanted = count_needed(effect, settings.margin, alpha=settings.alpha, power=settings.power, n_tests=2 * n_contrasts)
-    if found.sensitivity is None or not (found.leaves_too_much(settings.share_limit) or (is_faint and found.share)):
+    if found.sensitivity is None or not found.leaves_too_much(settings.share_limit):
         return wanted
     allowed = settings.share_limit * abs(found.sensitivity.effect - 0.5)
     reach = (normal_quantile(1 - settings.alpha) + normal_quantile(settings.power)) * effect.error
@@ -227,13 +224,6 @@ def _explain_doubt(found: Measurement, settings: AuditSettings) -> str:
 
 
 def _explain_blindness(evidence: Evidence, found: Mapping[str, Measurement]) -> str:
-    seen = [one for one in found.values() if one.sensitivity is not None and one.sensitivity.is_seen]
-    if seen:
-        limit = evidence.settings.share_limit
-        return (
-            f"{_name_control(seen[0]).capitalize()} records can be told apart, but too faintly to show for any model "
-            f"that less than {limit:.0%} of that is left."
-        )
     if evidence.has_original:
         return "Nothing could be seen before unlearning either: no contrast tells the original's forget records apart."
     if any(one.sensitivity is not None for one in found.values()):

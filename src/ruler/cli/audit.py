@@ -1,10 +1,8 @@
 """`ruler audit`: somebody's embeddings or models -> a verdict, a report and an exit status."""
 
 import json
-import math
 import os
 import re
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -23,7 +21,6 @@ if TYPE_CHECKING:
     from ruler.auditing.settings import AuditSettings
     from ruler.core.cluster import ClusterSettings
     from ruler.embeddings.bundle.config import Places
-    from ruler.neighbors.blocks import Workers
 
 EXAMPLE = (
     "Example: ruler audit --unlearned unlearned --oracle oracle --original original --out report, "
@@ -137,9 +134,9 @@ def audit(
     given = {"alpha": alpha, "margin": margin, "seed": seed, "n_reference": n_reference}
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     cluster = choose_cluster(executor, job_cpus=job_cpus, job_gpus=job_gpus)
-    with _searching(cluster, "cpu" if job_gpus is None else "cuda", device) as workers:
+    with _searching(cluster, "cpu" if job_gpus is None else "cuda", device):
         if config is not None:
-            report = _audit_config(config, options, layer, device, workers, quiet=quiet)
+            report = _audit_config(config, options, layer, device, quiet=quiet)
         else:
             if layer:
                 raise InputError(
@@ -149,14 +146,14 @@ def audit(
 
             named = {"unlearned": unlearned, "oracle": oracle, "original": original, "groups": groups}
             places = {name: place for name, place in named.items() if place}
-            report = _audit_folders(places, AuditSettings(**options), workers, quiet=quiet)
+            report = _audit_folders(places, AuditSettings(**options))
     _tell(report, out, as_json=as_json, quiet=quiet)
     is_allowed = allow_inconclusive and report.verdict == "inconclusive"
     raise typer.Exit(0 if is_allowed else _EXIT_OF[report.verdict])
 
 
 @contextmanager
-def _searching(cluster: "ClusterSettings | None", job_device: str, device: str | None) -> "Iterator[Workers | None]":
+def _searching(cluster: "ClusterSettings | None", job_device: str, device: str | None) -> Iterator[None]:
     """Neighbours are searched here, on the device that was named, or by a cluster's workers."""
     with ExitStack() as stack:
         if cluster is None:
@@ -164,7 +161,7 @@ def _searching(cluster: "ClusterSettings | None", job_device: str, device: str |
                 from ruler.neighbors.search import searching_on
 
                 stack.enter_context(searching_on(device))
-            yield None
+            yield
             return
         from ruler.core.cluster import connect, list_needs
         from ruler.neighbors.blocks import searching_by_blocks
@@ -172,9 +169,8 @@ def _searching(cluster: "ClusterSettings | None", job_device: str, device: str |
 
         needs = list_needs(cluster, job_device)
         ray = stack.enter_context(connect(max(os.cpu_count() or 1, cluster.job_cpus)))
-        workers = find_workers(ray, needs)
-        stack.enter_context(searching_by_blocks(run_on_ray(ray, needs), workers=workers))
-        yield workers
+        stack.enter_context(searching_by_blocks(run_on_ray(ray, needs), workers=find_workers(ray, needs)))
+        yield
 
 
 def _audit_config(
@@ -182,7 +178,6 @@ def _audit_config(
     options: dict[str, Any],
     layers: list[str] | None,
     device: str | None,
-    workers: "Workers | None",
     *,
     quiet: bool,
 ) -> "Report":
@@ -196,7 +191,7 @@ def _audit_config(
         if layers:
             raise InputError(f"--layer must be used with [models]; got [embeddings] in {path}. Leave it out.")
         places = locate({**config.embeddings.model_dump(exclude={"strata"}), "groups": config.groups}, path.parent)
-        return _audit_folders(places, settings, workers, strata=config.embeddings.strata, quiet=quiet)
+        return _audit_folders(places, settings, strata=config.embeddings.strata)
     bundle = load_bundle(config, path.parent)
     chosen = layers or (config.models.layer if config.models else None)
     report = audit_models(
@@ -211,9 +206,7 @@ def _audit_config(
     return _note_files(report, bundle.files)
 
 
-def _audit_folders(
-    places: "Places", settings: "AuditSettings", workers: "Workers | None", *, strata: str | None = None, quiet: bool
-) -> "Report":
+def _audit_folders(places: "Places", settings: "AuditSettings", *, strata: str | None = None) -> "Report":
     from ruler.auditing.audit import audit as audit_embeddings
     from ruler.embeddings.bundle.config import apply_to_each
     from ruler.embeddings.bundle.records import load_groups
@@ -222,28 +215,8 @@ def _audit_folders(
     load = partial(load_model_folder, strata=strata)
     models: dict[str, Any] = {name: apply_to_each(load, at) for name, at in places.items() if name != "groups"}
     groups = load_groups(Path(str(places["groups"]))) if "groups" in places else None
-    with _planned(models, settings, workers, quiet=quiet):
-        report = audit_embeddings(**models, groups=groups, settings=settings)
+    report = audit_embeddings(**models, groups=groups, settings=settings)
     return _note_files(report, places)
-
-
-@contextmanager
-def _planned(
-    models: dict[str, Any], settings: "AuditSettings", workers: "Workers | None", *, quiet: bool
-) -> Iterator[None]:
-    """Around a long audit: what it will take, before it starts, and what it took."""
-    from ruler.auditing.plan import is_worth_planning, plan_audit
-
-    if quiet or not is_worth_planning(models["unlearned"]):
-        yield
-        return
-    plan = plan_audit(**models, settings=settings, workers=workers)
-    typer.echo(plan, err=True)
-    started_s = time.monotonic()
-    yield
-    took_s = time.monotonic() - started_s
-    share = "" if math.isnan(plan.elapsed_s) else f", {took_s / plan.elapsed_s:.2f} of the plan"
-    typer.echo(f"took: {took_s / 60:.3g} min{share}\n", err=True)
 
 
 def _note_files(report: "Report", files: "Places") -> "Report":

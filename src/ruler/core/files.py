@@ -1,30 +1,40 @@
 """Files that are written whole or not at all."""
 
 import os
-import tempfile
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
+
+
+@contextmanager
+def writing_atomically(path: Path) -> Iterator[IO[bytes]]:
+    """A stream whose file appears under its name only once all is written; missing folders are made.
+
+    Readers, and a killed writer, only ever leave the old file or the new one.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "tables" / "one.csv"
+        >>> with writing_atomically(path) as stream:
+        ...     _ = stream.write(b"a,b")
+        ...     path.exists()
+        False
+        >>> path.read_text()
+        'a,b'
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".writing-{secrets.token_hex(8)}.tmp")
+    try:
+        with draft.open("xb") as stream:
+            yield stream
+        os.replace(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def write_atomically(path: Path, content: bytes | str) -> None:
-    """Write a file so that readers, and a killed writer, only ever leave the old one or the new one.
-
-    Args:
-        path: Where to; missing folders are made.
-        content: Bytes, or text that is written as UTF-8.
-
-    Example:
-        >>> folder = Path(tempfile.mkdtemp())
-        >>> write_atomically(folder / "tables" / "one.csv", "a,b\\n")
-        >>> (folder / "tables" / "one.csv").read_text()
-        'a,b\\n'
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, aside = tempfile.mkstemp(dir=path.parent, prefix=".writing-", suffix=".tmp")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
-        os.chmod(aside, 0o644)
-        os.replace(aside, path)
-    except BaseException:
-        Path(aside).unlink(missing_ok=True)
-        raise
+    """Write bytes, or text as UTF-8, by `writing_atomically`."""
+    with writing_atomically(path) as stream:
+        stream.write(content.encode() if isinstance(content, str) else content)

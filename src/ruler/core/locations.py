@@ -1,8 +1,9 @@
 """Where files lie on this machine: the data folder and the cache."""
 
 import os
-import sys
 from pathlib import Path
+
+from ruler.core.optional import load_optional
 
 
 def cache_folder() -> Path:
@@ -20,11 +21,8 @@ def cache_folder() -> Path:
     named = os.environ.get("RULER_CACHE")
     if named:
         return Path(named).expanduser()
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "ruler"
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "ruler"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ruler"
+    folders = load_optional("platformdirs", "finding the cache folder")
+    return Path(folders.user_cache_dir("ruler", appauthor=False, opinion=False))
 
 
 def data_folder() -> Path:

@@ -12,6 +12,8 @@ _EXTRA_OF = {
     "jinja2": "report",
     "matplotlib": "report",
     "pandas": "data",
+    "platformdirs": "data",
+    "pooch": "data",
     "pyarrow": "data",
     "pydantic": "report",
     "ray": "cluster",

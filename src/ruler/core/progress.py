@@ -1,4 +1,4 @@
-"""A progress bar for work over two seconds; silent when stderr is not a terminal."""
+"""A progress bar for work over two seconds; a plain line every half minute when stderr is not a terminal."""
 
 import sys
 import time
@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-_PATIENCE_S = 2.0
+PATIENCE_S = 2.0
+SECONDS_PER_LINE = 30.0
 
 
 @contextmanager
@@ -20,7 +21,7 @@ def show_progress(title: str, total: float) -> Iterator[Callable[[float], None]]
         ...         advance(1)
     """
     if not sys.stderr.isatty():
-        yield lambda amount: None
+        yield _make_line_writer(title, total)
         return
     bar = _LateBar(title, total)
     try:
@@ -45,12 +46,29 @@ def track(items: Iterable[T], label: str, *, n_items: int, is_shown: bool = True
             advance(1)
 
 
+def _make_line_writer(title: str, total: float) -> Callable[[float], None]:
+    """What is done and how long the rest should take, as a line of text every half minute."""
+    started_s = told_s = time.monotonic()
+    done = 0.0
+
+    def advance(amount: float) -> None:
+        nonlocal done, told_s
+        done += amount
+        now_s = time.monotonic()
+        if now_s - told_s >= SECONDS_PER_LINE and 0 < done < total:
+            told_s = now_s
+            minutes = (now_s - started_s) * (total - done) / done / 60
+            print(f"{title}: {done / total:.0%}, about {minutes:,.1f} min left", file=sys.stderr, flush=True)
+
+    return advance
+
+
 class _LateBar:
     """A rich bar that opens itself when the work turns out to be long."""
 
     def __init__(self, title: str, total: float) -> None:
         self._title, self._total, self._done = title, total, 0.0
-        self._open_at_s = time.monotonic() + _PATIENCE_S
+        self._open_at_s = time.monotonic() + PATIENCE_S
         self._progress: Any = None
 
     def advance(self, amount: float) -> None:

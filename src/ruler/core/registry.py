@@ -66,7 +66,7 @@ class Registry(Generic[T], Mapping[str, T]):
         return self._entries
 
     def __getitem__(self, name: str) -> T:
-        entries = self._load()
+        entries = self._entries if name in self._own else self._load()
         if name in entries:
             return entries[name]
         known = sorted(entries)
@@ -74,8 +74,12 @@ class Registry(Generic[T], Mapping[str, T]):
         hint = f" Did you mean {near[0]!r}?" if near else ""
         raise UnknownNameError(f"{self.kind} must be one of {', '.join(known)}; got {name!r}.{hint}")
 
+    def get(self, name: str, default: T | None = None) -> T | None:  # type: ignore[override]
+        """The entry of that name, or the default."""
+        return self[name] if name in self else default  # noqa: SIM401
+
     def __contains__(self, name: object) -> bool:
-        return name in self._load()
+        return name in self._own or name in self._load()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._load())

@@ -1,57 +1,50 @@
-"""A name or a file -> arrays, split and partitioned into what is forgotten and what is kept."""
+"""A name or a file -> arrays, split and partitioned into what is forgotten and what is kept.
 
-from ruler.data.images.data import ImageData, ImageSplit
-from ruler.data.images.faces import check_gender, fetch_faces, load_faces
-from ruler.data.images.images import fetch_images, load_images
-from ruler.data.images.sets import FACE_SETS, IMAGE_SETS, FaceSet, ImageSet
-from ruler.data.partition import choose_groups, name_records, partition_classes, partition_groups, partition_rows
-from ruler.data.published import PUBLISHED_SETS, describe_set, fetch_set
+A dataset of your own becomes known by its name through `register_dataset`, or from your own package by an entry point
+of the group ``ruler.datasets`` that names a `TabularSet`, `ImageSet`, `FaceSet` or `TextSet`.
+"""
+
+from ruler.data.catalog import DATASETS, list_datasets, register_dataset
+from ruler.data.datasets import Dataset, FaceSet, ImageSet, RemoteFile, TabularSet, TextSet
+from ruler.data.doors import describe_dataset, fetch_dataset, load_dataset
+from ruler.data.faces import check_gender, load_faces
+from ruler.data.images import load_images
+from ruler.data.partition import find_duplicates, partition_classes, partition_groups, partition_rows
 from ruler.data.sources import Location, locate
-from ruler.data.tables.duplicates import Duplicates, find_duplicates
-from ruler.data.tables.large_sets import LARGE_SETS
-from ruler.data.tables.sets import TABULAR_SETS, TabularSet
-from ruler.data.tables.split import TabularSplit, sample_rows, split
-from ruler.data.tables.tabular import TabularData, fetch_tabular, load_tabular
-from ruler.data.texts.sentences import split_sentences
-from ruler.data.texts.sets import TEXT_SETS, TextSet
-from ruler.data.texts.texts import TextData, fetch_texts, load_texts
+from ruler.data.split import TabularSplit, sample_rows, split
+from ruler.data.tables import load_tabular
+from ruler.data.texts import load_texts, split_sentences
+from ruler.data.types import ImageData, ImageSplit, TabularData, TextData
 
 __all__ = [
-    "FACE_SETS",
-    "IMAGE_SETS",
-    "LARGE_SETS",
-    "PUBLISHED_SETS",
-    "TABULAR_SETS",
-    "TEXT_SETS",
-    "Duplicates",
+    "DATASETS",
+    "Dataset",
     "FaceSet",
     "ImageData",
     "ImageSet",
     "ImageSplit",
     "Location",
+    "RemoteFile",
     "TabularData",
     "TabularSet",
     "TabularSplit",
     "TextData",
     "TextSet",
     "check_gender",
-    "choose_groups",
-    "describe_set",
-    "fetch_faces",
-    "fetch_images",
-    "fetch_set",
-    "fetch_tabular",
-    "fetch_texts",
+    "describe_dataset",
+    "fetch_dataset",
     "find_duplicates",
+    "list_datasets",
+    "load_dataset",
     "load_faces",
     "load_images",
     "load_tabular",
     "load_texts",
     "locate",
-    "name_records",
     "partition_classes",
     "partition_groups",
     "partition_rows",
+    "register_dataset",
     "sample_rows",
     "split",
     "split_sentences",

@@ -1,6 +1,8 @@
 """Which records are to be forgotten: by row, by class, or by whole groups."""
 
 import math
+from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -8,6 +10,9 @@ import numpy.typing as npt
 
 from ruler.core.errors import InputError
 from ruler.core.types import IndexArray, Partition
+
+Names = str | int | Collection[str] | Collection[int] | npt.NDArray[Any]
+"""One class or group, or several."""
 
 
 def partition_rows(n_rows: int, fraction: float, *, seed: int = 999, minimum: int = 10) -> Partition:
@@ -40,7 +45,7 @@ def partition_rows(n_rows: int, fraction: float, *, seed: int = 999, minimum: in
     return _cut(is_forget)
 
 
-def partition_classes(labels: npt.ArrayLike, classes: Any) -> Partition:
+def partition_classes(labels: npt.ArrayLike, classes: Names) -> Partition:
     """Which records are forgotten, if whole classes are?
 
     Args:
@@ -58,7 +63,12 @@ def partition_classes(labels: npt.ArrayLike, classes: Any) -> Partition:
 
 
 def partition_groups(
-    groups: npt.ArrayLike, forget: Any = None, *, fraction: float | None = None, seed: int = 999
+    groups: npt.ArrayLike,
+    forget: Names | None = None,
+    *,
+    fraction: float | None = None,
+    seed: int = 999,
+    choice: Literal["random", "most_frequent", "single", "pair"] = "random",
 ) -> Partition:
     """Which records are forgotten, if whole groups are: identities, patients, documents?
 
@@ -67,94 +77,106 @@ def partition_groups(
     Args:
         groups: (n,) group of each training record.
         forget: One group, or several, to forget; or None to draw them.
-        fraction: Draw groups in random order until they hold at least this share of the records.
+        fraction: Groups are added until they hold at least this share of the records; ``"single"`` takes one
+            group and ``"pair"`` two, whatever they hold.
         seed: Of the draw; the order of the records does not matter.
+        choice: ``"random"`` draws groups in random order; ``"most_frequent"`` takes the largest first, equal ones in
+            sorted order, which draws nothing; ``"single"`` takes one group at random, ``"pair"`` two.
 
     Raises:
         InputError: Not exactly one of ``forget`` and ``fraction``; a group without records; records without a
-            group; nothing left to retain.
+            group; another choice; nothing left to retain.
 
     Example:
         >>> partition_groups(["ann", "bob", "ann", "cy"], "ann").forget.tolist()
         [0, 2]
+        >>> partition_groups(["ann", "bob", "bob", "cy"], fraction=0.3, choice="most_frequent").forget.tolist()
+        [1, 2]
     """
     names = _as_names(groups, "groups")
     if (forget is None) == (fraction is None):
         raise InputError(
             f"exactly one of forget and fraction must be given; got forget={forget!r} and fraction={fraction!r}."
         )
-    if fraction is None:
+    if forget is not None:
         return _cut_by_name(names, forget, "groups")
+    assert fraction is not None
     _check_fraction(fraction)
     distinct, codes, sizes = np.unique(names, return_inverse=True, return_counts=True)
-    order = np.random.RandomState(seed).permutation(len(distinct))
-    n_drawn = int(np.searchsorted(sizes[order].cumsum(), fraction * len(names))) + 1
-    return _cut(np.isin(codes, order[:n_drawn]))
-
-
-def choose_groups(
-    groups: npt.ArrayLike,
-    fraction: float,
-    *,
-    seed: int = 999,
-    choice: Literal["random", "most_frequent", "single", "pair"] = "random",
-) -> Partition:
-    """Which records are forgotten, if whole groups are chosen in a stated way until a share is reached?
-
-    Args:
-        groups: (n,) group of each training record.
-        fraction: Groups are added until they hold at least this share of the records; ``"single"`` takes one
-            group and ``"pair"`` two, whatever they hold.
-        seed: Of the draw; the order of the records does not matter.
-        choice: ``"random"`` as ``partition_groups``; ``"most_frequent"`` the largest groups first, equal ones in
-            sorted order, which draws nothing; ``"single"`` one group at random, ``"pair"`` two.
-
-    Raises:
-        InputError: Another choice, a fraction out of range, or nothing left to retain.
-
-    Example:
-        >>> choose_groups(["ann", "bob", "bob", "cy"], 0.3, choice="most_frequent").forget.tolist()
-        [1, 2]
-    """
-    names = _as_names(groups, "groups")
-    _check_fraction(fraction)
-    if choice == "random":
-        return partition_groups(names, fraction=fraction, seed=seed)
-    distinct, codes, sizes = np.unique(names, return_inverse=True, return_counts=True)
+    draw = np.random.RandomState(seed)
     if choice == "single":
-        return _cut(codes == np.random.RandomState(seed).randint(len(distinct)))
+        return _cut(codes == draw.randint(len(distinct)))
     if choice == "pair":
-        return _cut(np.isin(codes, np.random.RandomState(seed).permutation(len(distinct))[:2]))
-    if choice == "most_frequent":
-        order = np.argsort(-sizes, kind="stable")
-        n_chosen = int(np.searchsorted(sizes[order].cumsum(), fraction * len(names))) + 1
-        return _cut(np.isin(codes, order[:n_chosen]))
-    raise InputError(f"choice must be one of random, most_frequent, single, pair; got {choice!r}.")
+        return _cut(np.isin(codes, draw.permutation(len(distinct))[:2]))
+    if choice not in ("random", "most_frequent"):
+        raise InputError(f"choice must be one of random, most_frequent, single, pair; got {choice!r}.")
+    order = draw.permutation(len(distinct)) if choice == "random" else np.argsort(-sizes, kind="stable")
+    n_chosen = int(np.searchsorted(sizes[order].cumsum(), fraction * len(names))) + 1
+    return _cut(np.isin(codes, order[:n_chosen]))
 
 
-def name_records(partition: Partition, ids: npt.ArrayLike) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Who is forgotten, and who is retained?
+@dataclass(frozen=True, eq=False)
+class Duplicates:
+    """Forget records that have an identical record in the retain set.
 
     Args:
-        partition: Rows of a training set.
-        ids: (n,) names of the training records, such as ``TabularSplit.train_ids``.
+        rows: (m, 2) training rows: the forget record and the first identical one in the retain set.
+        ids: (m, 2) the same pairs by the records' names.
+        n_copies: (m,) how many retain records are identical to the forget record.
+        n_forget: Size of the whole forget set.
+    """
+
+    rows: IndexArray
+    ids: npt.NDArray[Any]
+    n_copies: IndexArray
+    n_forget: int
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __str__(self) -> str:
+        return f"{len(self)} of {self.n_forget} forget records have an identical record in the retain set"
+
+
+def find_duplicates(features: npt.ArrayLike, partition: Partition, *, ids: npt.ArrayLike | None = None) -> Duplicates:
+    """Which records would stay known although they are forgotten, because a retained record is identical?
+
+    Args:
+        features: (n, ...) training records: vectors, images, or a 1-D array of texts.
+        partition: Which of them are to be forgotten.
+        ids: (n,) names of the records; row numbers when not given.
 
     Returns:
-        Names of the forget records and of the retain records, in the partition's order.
+        Duplicates, one entry per forget record that has copies; identical means equal in every value.
 
     Raises:
-        InputError: Not one id a record.
+        InputError: Not one record, or one id, per row of the partition.
 
     Example:
-        >>> forget, retain = name_records(partition_classes([0, 1, 0], 1), ["ann", "bob", "cy"])
-        >>> forget.tolist(), retain.tolist()
-        (['bob'], ['ann', 'cy'])
+        >>> found = find_duplicates([[1, 2], [3, 4], [1, 2]], Partition(np.array([0]), np.array([1, 2])))
+        >>> found.rows.tolist(), str(found)
+        ([[0, 2]], '1 of 1 forget records have an identical record in the retain set')
     """
-    names = np.asarray(ids)
+    records = np.asarray(features)
+    names = np.arange(len(records)) if ids is None else np.asarray(ids)
     n_rows = len(partition.forget) + len(partition.retain)
-    if names.shape != (n_rows,):
-        raise InputError(f"ids must be one name a record, shape ({n_rows},); got shape {names.shape}.")
-    return names[partition.forget], names[partition.retain]
+    if len(records) != n_rows or names.shape != (n_rows,):
+        raise InputError(
+            f"features and ids must be one entry per record of the partition, {n_rows}; got {len(records)} and "
+            f"{len(names)}. Give all training records, forget and retain."
+        )
+    keys: list[Any] = records.tolist()
+    if records.ndim > 1:
+        records = records + 0.0 if records.dtype.kind == "f" else records  # minus zero equals zero, in other bytes
+        keys = [row.tobytes() for row in np.ascontiguousarray(records).reshape(n_rows, -1)]
+    copies: dict[Any, list[int]] = {keys[row]: [] for row in partition.forget.tolist()}
+    for row in partition.retain.tolist():
+        if (known := copies.get(keys[row])) is not None:
+            known.append(row)
+    found = [row for row in partition.forget.tolist() if copies[keys[row]]]
+    pairs = np.array([(row, copies[keys[row]][0]) for row in found], dtype=np.int64).reshape(-1, 2)
+    n_copies = np.array([len(copies[keys[row]]) for row in found], dtype=np.int64)
+    return Duplicates(rows=pairs, ids=names[pairs], n_copies=n_copies, n_forget=len(partition.forget))
 
 
 def _check_fraction(fraction: float) -> None:
@@ -165,7 +187,7 @@ def _check_fraction(fraction: float) -> None:
 def _as_names(values: npt.ArrayLike, what: str) -> npt.NDArray[Any]:
     names = np.asarray(values)
     if names.ndim != 1 or names.size == 0:
-        raise InputError(f"{what} must be one name a record, shape (n,); got shape {names.shape}.")
+        raise InputError(f"{what} must be one name per record, shape (n,); got shape {names.shape}.")
     n_missing = sum(map(_is_missing, names.tolist()))
     if n_missing:
         raise InputError(f"{what} must name every record; got {n_missing} records without. Fill these in.")
@@ -178,7 +200,7 @@ def _is_missing(name: Any) -> bool:
     return name is None or type(name).__name__ in ("NAType", "NaTType")  # pandas' own marks of a missing value
 
 
-def _cut_by_name(names: npt.NDArray[Any], wanted: Any, what: str) -> Partition:
+def _cut_by_name(names: npt.NDArray[Any], wanted: Names, what: str) -> Partition:
     chosen = np.atleast_1d(np.asarray(list(wanted) if isinstance(wanted, (set, frozenset)) else wanted))
     forget = np.unique(chosen.astype(str) if names.dtype.kind == "U" else chosen)  # as `_as_names` does with objects
     absent = forget[~np.isin(forget, names)]

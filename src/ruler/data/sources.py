@@ -1,93 +1,121 @@
-"""Finding a published set: the data folder, then the cache, then a download."""
+"""Finding a dataset: in the data folder, then in the cache, then at its home."""
 
 import os
-from collections.abc import Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 
-from ruler.core.errors import InputError, UnknownNameError
+import numpy.typing as npt
+
+from ruler.core.errors import DownloadError, FileFormatError, InputError, UnknownNameError
 from ruler.core.locations import cache_folder, data_folder
+from ruler.core.readers.arrays import read_npz
 from ruler.core.registry import Registry
+from ruler.data.catalog import DATASETS
+from ruler.data.datasets import Dataset
 
-T = TypeVar("T")
-Place = Literal["RULER_DATA", "cache", "scikit-learn", "to download"]
-
-
-class PublishedSet(Protocol):
-    """What all published sets have in common: tables, images, faces and texts."""
-
-    @property
-    def key(self) -> str:
-        """Name in code."""
-
-    @property
-    def file(self) -> str | None:
-        """Where its file lies in a data folder; None for a set that scikit-learn brings along."""
+D = TypeVar("D", bound=Dataset)
+Place = Literal["RULER_DATA", "cache", "a package", "to download"]
 
 
 @dataclass(frozen=True)
 class Location:
-    """Where a published set is now; ``path`` is None where there is no file of it."""
+    """Where a dataset is now; ``path`` is None where there is no file of it."""
 
     place: Place
     path: Path | None = None
 
 
-def locate(entry: PublishedSet, root: Path | None = None) -> Location:
-    """Where is this set now? Looks, and never downloads.
+def locate(dataset: Dataset, root: str | os.PathLike[str] | None = None) -> Location:
+    """Where is this dataset now? Looks, and never downloads.
 
     Args:
-        entry: A published set, such as one of ``TABULAR_SETS``.
+        dataset: Such as one of ``DATASETS``.
         root: Folder laid out as ``RULER_DATA``, instead of the one in the environment.
+
+    Example:
+        >>> locate(DATASETS["breast_cancer"]).place
+        'a package'
     """
-    if entry.file is None:
-        return Location("scikit-learn")
-    cached = cached_file(entry)
-    found = (root or data_folder()) / entry.file
+    if dataset.file is None:
+        return Location("a package")
+    cached = cache_folder() / dataset.file
+    found = (data_folder() if root is None else Path(root)) / dataset.file
     if found.is_file() and found != cached:
         return Location("RULER_DATA", found)
     return Location("cache", cached) if cached.is_file() else Location("to download")
 
 
-def cached_file(entry: PublishedSet) -> Path:
-    """Where a download of this set is kept."""
-    return cache_folder() / (entry.file or entry.key)
+def resolve(source: str | os.PathLike[str] | Dataset, kind: type[D], suffixes: tuple[str, ...] = ()) -> D | Path:
+    """The dataset of a kind that is meant by a name, or the path to data of the user's own.
 
-
-def is_path(name_or_path: str | os.PathLike[str], known: Collection[str], suffixes: tuple[str, ...] = ()) -> bool:
-    """Whether a user means a file or folder of his own, and not the name of a published set.
-
-    A name of a published set is that set, even where a folder of the same name lies around.
-    """
-    if not isinstance(name_or_path, str):
-        return True
-    if name_or_path in known:
-        return False
-    looks_like_one = name_or_path.lower().endswith(suffixes) or "/" in name_or_path or os.sep in name_or_path
-    return looks_like_one or Path(name_or_path).exists()
-
-
-def find_set(name: str, known: Registry[T]) -> T:
-    """The published set of that name, where `is_path` found nothing of that name on this machine.
+    A name of a dataset is that dataset, even where a folder of the same name lies around.
 
     Raises:
-        UnknownNameError: No such set; says the nearest, and that there is no such path.
+        UnknownNameError: Neither; says the nearest name.
+        InputError: A dataset of another kind.
     """
+    if isinstance(source, Dataset) or source in DATASETS:
+        dataset = source if isinstance(source, Dataset) else DATASETS[str(source)]
+        if isinstance(dataset, kind):
+            return dataset
+        if isinstance(source, Dataset) or not Path(source).exists():
+            raise InputError(
+                f"{dataset.key} must be of kind {kind.kind} to be loaded here; got kind {dataset.kind}. "
+                "load_dataset takes every kind."
+            )
+    if not isinstance(source, str):
+        return Path(source)
+    if source.lower().endswith(suffixes) or "/" in source or os.sep in source or Path(source).exists():
+        return Path(source)
+    known = Registry(f"{kind.kind} dataset", {key: entry for key, entry in DATASETS.items() if isinstance(entry, kind)})
     try:
-        return known[name]
+        return known[source]
     except UnknownNameError as error:
         raise UnknownNameError(f"{error} There is no file or folder of that name either.") from None
 
 
-def check_exists(path: Path) -> None:
-    """There is a file or folder at that path.
+def find_home(dataset: Dataset) -> tuple[Path, Callable[[Any, bool], Any]]:
+    """Where in the cache a download of this dataset is kept, and the function that downloads it.
 
     Raises:
-        InputError: There is nothing.
+        InputError: It comes with a package; there is nothing to download.
+        DownloadError: Its home asks for an account.
     """
+    if dataset.file is None:
+        raise InputError(
+            f"name must be a dataset that can be downloaded; got {dataset.key!r}. It comes with {dataset.origin}."
+        )
+    if dataset.download is None:
+        raise DownloadError(
+            f"{dataset.title} must be put there by hand; got no copy on this machine, and its home ({dataset.origin}) "
+            f"asks for an account. Get the CSV file there, gzip it, and put it at {dataset.file} in the folder that "
+            "RULER_DATA names."
+        )
+    return cache_folder() / dataset.file, dataset.download
+
+
+def check_exists(path: Path) -> None:
+    """Raise InputError if there is no file or folder at that path."""
     if not path.exists():
         raise InputError(f"path must be an existing file or folder; got {str(path)!r}. Check the spelling.")
+
+
+def read_arrays(path: Path, needed: tuple[str, ...]) -> dict[str, npt.NDArray[Any]]:
+    """Every array of an ``.npz`` file.
+
+    Raises:
+        FileFormatError: No such file, not one of plain arrays, or one without a needed array.
+    """
+    arrays = read_npz(path)
+    absent = [name for name in needed if name not in arrays]
+    if absent:
+        raise FileFormatError(
+            f"{path} must hold the arrays {', '.join(needed)}; got none named {', '.join(absent)}. "
+            "Save them with numpy.savez_compressed."
+        )
+    return arrays
 
 
 def write_table(table: Any, path: Path) -> None:

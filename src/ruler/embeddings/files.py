@@ -1,4 +1,4 @@
-"""Embeddings to and from files, each format read without running anything that the file contains."""
+"""Embeddings to and from files and folders, each read without running anything that it contains."""
 
 import os
 from dataclasses import replace
@@ -6,16 +6,31 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from ruler.core.checks import as_matrix
+from ruler.core.checks import as_matrix, check_same_columns, check_same_layer
 from ruler.core.errors import FileFormatError
+from ruler.core.readers.arrays import open_npy
+from ruler.core.readers.safety import reading_safely
+from ruler.core.registry import Registry
+from ruler.core.stacked import StackedRows
 from ruler.core.types import Embeddings
-from ruler.embeddings.formats import FORMATS, Format
-from ruler.embeddings.formats.entries import beside_of, reading_safely, storable
-from ruler.embeddings.shards import open_shards
+from ruler.embeddings.formats import BESIDE_NAMES, Format, Opened, arrays, beside_of, parquet, storable
 
+FORMATS = Registry(
+    "ending",
+    {
+        ".npy": Format(arrays.load_npy, arrays.save_npy, arrays.load_npy),
+        ".npz": Format(arrays.load_npz, arrays.save_npz),
+        ".parquet": Format(parquet.load, parquet.save, parquet.open_rows),
+        ".safetensors": Format(arrays.load_safetensors, arrays.save_safetensors, arrays.open_safetensors),
+        ".pt": Format(arrays.load_pt, arrays.save_pt),
+    },
+    group="ruler.formats",
+    type=Format,
+)
 SIDES = ("forget", "retain", "held_out")
-_BESIDE = ("ids", "labels", "losses", "groups", "strata", "features")
+_BESIDE_FILES = (*BESIDE_NAMES, "features")
 
 
 def load_embeddings(path: str | os.PathLike[str], *, strata: str | None = None) -> Embeddings:
@@ -95,9 +110,148 @@ def save_embeddings(embeddings: Embeddings, path: str | os.PathLike[str]) -> Non
 
 
 def _format_of(file: Path) -> Format:
-    if file.suffix.lower() not in FORMATS:
+    if not _has_format(file):
         raise FileFormatError(f"{file} must end in one of {', '.join(FORMATS)}; got {file.suffix or 'no ending'!r}.")
     return FORMATS[file.suffix.lower()]
+
+
+def _has_format(file: Path) -> bool:
+    return file.suffix.lower() in FORMATS
+
+
+def open_shards(folder: Path, strata: str | None = None) -> Embeddings:
+    """The shards of a folder, sorted by name, as one matrix whose rows are read when asked for.
+
+    Names are compared as text, on every system: ``rows-10`` comes before ``rows-2``, but after ``rows-02``.
+
+    Passed over: hidden files, files with other endings, subfolders, and ``*.ids.npy``, which names the rows of the .npy
+    shard beside it. Either every shard names its rows or none does; likewise with labels, losses, groups and strata.
+    Numbers of different precision are read in one that holds them all. Shards may leave out the layer that they were
+    read at, as .npy must.
+
+    Args:
+        folder: With .npy, .parquet or .safetensors files; number them with leading zeros.
+        strata: The column or array that serves as strata, if it is not called so.
+
+    Raises:
+        FileFormatError: No shard; one that is broken, empty, in need of pickle, or of another width or layer; tables
+            with other columns; ids for some shards only, of two kinds, or without a shard; shards that only differ in
+            their endings; .npz or .pt files, which cannot be read in parts.
+
+    Example:
+        >>> import tempfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> for i in range(3):
+        ...     np.save(folder / f"rows-{i}.npy", np.full((2, 4), i))
+        >>> open_shards(folder).values[[5, 0]].tolist()
+        [[2, 2, 2, 2], [0, 0, 0, 0]]
+    """
+    with reading_safely(folder):
+        files = _list_shards(folder)
+    opened: list[Opened] = []
+    table: tuple[Path, tuple[str, ...]] | None = None
+    source: tuple[Path, str] | None = None
+    for file in files:  # each compared with those before it at once: to unpack them all first may take long
+        one = _open_shard(file, strata)
+        opened.append(one)
+        if one.columns is not None:
+            table = table or (file, one.columns)
+            check_same_columns(table[1], one.columns, (str(table[0]), file.name), error=FileFormatError)
+        if one.layer is not None:
+            source = source or (file, one.layer)
+            check_same_layer(source[1], one.layer, (str(source[0]), file.name), error=FileFormatError)
+    with reading_safely(folder):
+        values: Any = StackedRows([one.values for one in opened], [file.name for file in files])
+        named = table[1] if table else ()
+        columns = named if len(named) == values.shape[1] > 1 else None  # lists have one name for all
+        beside = {name: _join(name, opened, files) for name in BESIDE_NAMES}
+        return Embeddings(values, layer=source[1] if source else None, columns=columns, **beside)
+
+
+def _list_shards(folder: Path) -> list[Path]:
+    """The shards, provided that whatever looks like rows or their ids is used, and once."""
+    files = sorted(
+        (file for file in folder.iterdir() if not file.name.startswith(".") and _has_format(file)),
+        key=lambda file: file.name,
+    )
+    shards = [file for file in files if not file.name.lower().endswith(".ids.npy")]
+    unfit = [file.name for file in shards if _format_of(file).open_rows is None]
+    if unfit or not shards:
+        endings = ", ".join(ending for ending, one in FORMATS.items() if one.open_rows is not None)
+        raise FileFormatError(
+            f"{folder} must be an embedding file or hold shards ending in {endings}; got "
+            f"{repr(unfit[0]) if unfit else 'none'}. Check the path, or convert the files."
+        )
+    used = {arrays.ids_path(file) for file in shards if file.suffix.lower() == ".npy"}.union(shards)
+    by_stem = {file.stem: file for file in reversed(shards)}
+    for file in files:
+        if not file.is_file():  # a pipe, for one, would keep its reader waiting
+            raise FileFormatError(f"{file} must be a plain file; got something else. Move it away.")
+        if file not in used:
+            raise FileFormatError(
+                f"{file} must lie beside the .npy shard whose rows it names; got no such shard. Bring it, or move the "
+                "ids away: .parquet and .safetensors hold their own."
+            )
+        other = by_stem.get(file.stem, file)
+        if other != file:
+            raise FileFormatError(
+                f"{file} must differ from other shards in more than its ending, or rows may count twice; got "
+                f"{other.name} too. Move one of them away, or rename it."
+            )
+    return shards
+
+
+def _open_shard(file: Path, strata: str | None) -> Opened:
+    open_rows = _format_of(file).open_rows
+    assert open_rows is not None
+    with reading_safely(file):
+        opened = open_rows(file, strata)
+        beside = {name: storable(name, values) for name, values in opened.beside.items()}
+        for name, values in beside.items():
+            if values.shape != opened.values.shape[:1]:
+                raise FileFormatError(
+                    f"{file} must have {name} for each row; got {values.shape} for {opened.values.shape[0]} rows."
+                )
+        return replace(opened, beside=beside)
+
+
+def _join(name: str, opened: list[Opened], files: list[Path]) -> npt.NDArray[Any] | None:
+    """What stands beside all rows; None where no shard has it, or where ids are only row numbers."""
+    parts = [one.beside.get(name) for one in opened]
+    if name == "ids" and _are_row_numbers(parts, [len(one.values) for one in opened]):
+        return None
+    known = [part for part in parts if part is not None]
+    if not known:
+        return None
+    if len(known) < len(parts):
+        is_known = [part is not None for part in parts]
+        raise FileFormatError(
+            f"{files[is_known.index(False)]} must have {name}, as {files[is_known.index(True)].name} does; got none. "
+            f"Give {name} in all shards or in none."
+        )
+    kinds = ["text" if part.dtype.kind == "U" else "numbers" for part in known]
+    if len(set(kinds)) > 1:
+        odd = next(number for number, kind in enumerate(kinds) if kind != kinds[0])
+        raise FileFormatError(
+            f"{files[odd]} must have {name} of the same kind as {files[0].name}; got {kinds[odd]} and {kinds[0]}. "
+            "Write all as text."
+        )
+    return np.concatenate(known)
+
+
+def _are_row_numbers(parts: list[npt.NDArray[Any] | None], sizes: list[int]) -> bool:
+    """Whether ids count the rows of each shard, or those of the folder, or are not given."""
+
+    def is_range(ids: npt.NDArray[Any], start: int) -> bool:
+        return np.array_equal(ids, np.arange(start, start + len(ids)))
+
+    if all(part is None or is_range(part, 0) for part in parts):
+        return True
+    starts = np.cumsum([0, *sizes])
+    # a .npy whose ids are 0..n-1 is written without them
+    return parts[0] is None and all(
+        part is not None and is_range(part, start) for part, start in zip(parts[1:], starts[1:], strict=False)
+    )
 
 
 def load_model_folder(path: str | os.PathLike[str], *, strata: str | None = None) -> tuple[Embeddings, ...]:
@@ -140,29 +294,30 @@ def load_model_folder(path: str | os.PathLike[str], *, strata: str | None = None
         )
     with reading_safely(folder):
         entries = sorted(folder.iterdir(), key=lambda entry: entry.name)
-    places = {side: _find_side(entries, side, folder) for side in SIDES}
-    missing = [side for side in ("forget", "retain") if places[side] is None]
-    if missing:
-        found = ", ".join(entry.name for entry in entries[:5]) or "nothing"
-        raise FileFormatError(
-            f"{folder} must hold {missing[0]}.* (one of {', '.join(FORMATS)}, or a sub-folder of shards); got {found}. "
-            "Name the files forget, retain and held_out."
-        )
-    if places["held_out"] is None and any(_is_rows(entry) and _stem(entry) == "test" for entry in entries):
-        raise FileFormatError(
-            f"{folder} must hold records that no model was trained on as held_out.*; got test. Rename it to held_out."
-        )
-    return tuple(_load_side(place, side, entries, strata) for side, place in places.items() if place is not None)
-
-
-def _find_side(entries: list[Path], side: str, folder: Path) -> Path | None:
-    found = [entry for entry in entries if _is_rows(entry) and _stem(entry) == side]
-    if len(found) > 1:
-        raise FileFormatError(
-            f"{folder} must hold the {side} records once; got {' and '.join(entry.name for entry in found)}. "
-            "Remove all but one."
-        )
-    return found[0] if found else None
+    rows = {entry: entry.name for entry in entries if entry.is_dir()}
+    rows |= {entry: entry.stem for entry in entries if not entry.is_dir() and _has_format(entry)}
+    places: dict[str, Path] = {}
+    for side in SIDES:
+        matches = [entry for entry, name in rows.items() if name == side]
+        if len(matches) > 1:
+            raise FileFormatError(
+                f"{folder} must hold the {side} records once; got {' and '.join(entry.name for entry in matches)}. "
+                "Remove all but one."
+            )
+        if matches:
+            places[side] = matches[0]
+        elif side != "held_out":
+            listed = ", ".join(entry.name for entry in entries[:5]) or "nothing"
+            raise FileFormatError(
+                f"{folder} must hold {side}.* (one of {', '.join(FORMATS)}, or a sub-folder of shards); got {listed}. "
+                "Name the files forget, retain and held_out."
+            )
+        elif "test" in rows.values():
+            raise FileFormatError(
+                f"{folder} must hold records that no model was trained on as held_out.*; got test. "
+                "Rename it to held_out."
+            )
+    return tuple(_load_side(place, side, entries, strata) for side, place in places.items())
 
 
 def _load_side(place: Path, side: str, entries: list[Path], strata: str | None) -> Embeddings:
@@ -172,9 +327,10 @@ def _load_side(place: Path, side: str, entries: list[Path], strata: str | None) 
         kind = file.stem.removeprefix(f"{side}_")
         if file.suffix.lower() != ".npy" or kind == file.stem:
             continue
-        if kind not in _BESIDE:
+        if kind not in _BESIDE_FILES:
             raise FileFormatError(
-                f"{file} must be named {side}_ and one of {', '.join(_BESIDE)}; got {kind!r}. Rename or remove it."
+                f"{file} must be named {side}_ and one of {', '.join(_BESIDE_FILES)}; got {kind!r}. "
+                "Rename or remove it."
             )
         is_known = getattr(rows, kind) is not None
         if kind == "ids":
@@ -182,17 +338,9 @@ def _load_side(place: Path, side: str, entries: list[Path], strata: str | None) 
         if is_known:
             raise FileFormatError(f"{file} must not repeat what {place.name} holds; both have {kind}. Remove one.")
         with reading_safely(file):
-            array = np.array(np.lib.format.open_memmap(file, mode="r"))  # refuses pickled objects and truncated files
+            array = np.array(open_npy(file))
             if array.dtype.kind not in "biufU":
                 raise FileFormatError(f"{file} must hold numbers or text; got {array.dtype}. Save a plain array.")
             beside: dict[str, Any] = {kind: array if kind == "features" else storable(kind, array)}
             rows = replace(rows, **beside)
     return rows
-
-
-def _is_rows(entry: Path) -> bool:
-    return entry.is_dir() or entry.suffix.lower() in FORMATS
-
-
-def _stem(entry: Path) -> str:
-    return entry.name if entry.is_dir() else entry.stem

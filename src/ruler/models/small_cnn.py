@@ -53,3 +53,8 @@ class SmallCNN(nn.Module):
         """The representation of each image: the second fully connected layer after its ReLU, (n, 256)."""
         hidden = torch.relu(self.fc1(self.features(x).flatten(1)))
         return torch.relu(self.fc2(hidden))
+
+
+def build(n_channels: int, height: int, width: int, n_classes: int) -> SmallCNN:
+    """The model for images of this shape."""
+    return SmallCNN(n_classes, n_channels, (height, width))

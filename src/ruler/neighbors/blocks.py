@@ -18,6 +18,7 @@ from ruler.core.checks import check_number
 from ruler.core.errors import InputError
 from ruler.core.optional import load_optional
 from ruler.core.precision import full_precision
+from ruler.core.progress import track
 from ruler.core.types import FloatArray, IndexArray, Neighbors
 from ruler.neighbors.cpu import search_both
 from ruler.neighbors.engines import Request
@@ -159,7 +160,8 @@ def find_neighbors_by_blocks(
     )
     similarity = np.full((len(query_rows), k), -np.inf)
     index = np.full((len(query_rows), k), np.iinfo(np.int64).max)
-    for results in run(search_pair, tasks):
+    n_tasks = count_tasks(len(query_rows), len(base_rows), block_rows, is_self=request.is_self)
+    for results in track(run(search_pair, tasks), "searching neighbours", n_items=n_tasks):
         for found in results:
             _merge(similarity, index, found)
     return Neighbors(similarity, index)

@@ -163,15 +163,6 @@ def _count_candidates(arithmetic: Arithmetic, pilot: Problem) -> float:
     return max(0.0, (len(shortlist.take()) / len(pilot.queries) - k) / pilot.n_blocks)
 
 
-@dataclass(frozen=True)
-class PassTimes:
-    """Seconds that the two passes of a search took, and how many sub-blocks of the base queries were rechecked in."""
-
-    scan_s: float
-    recheck_s: float
-    n_rechecked: int
-
-
 def run_passes(
     problem: Problem,
     arithmetic: Arithmetic,
@@ -179,26 +170,19 @@ def run_passes(
     run: Run,
     *,
     mirror: tuple[Problem, BestRows] | None = None,
-) -> PassTimes:
-    """Scan all tile pairs and recheck what they leave, into ``best``; says where the time went.
+) -> None:
+    """Scan all tile pairs and recheck what they leave, into ``best``.
 
     ``mirror`` is the search the other way round, if it is wanted too.
     """
     sought = [(problem, best, Shortlist(len(problem.queries), problem.k))]
     if mirror is not None:
         sought.append((*mirror, Shortlist(len(mirror[0].queries), mirror[0].k)))
-    started_s = time.perf_counter()
-    recheck_s, n_rechecked = 0.0, 0
 
     def look_again() -> None:
-        nonlocal recheck_s, n_rechecked
-        began_s = time.perf_counter()
         for one, found, shortlist in sought:
-            candidates = shortlist.take()
-            n_rechecked += len(candidates)
-            recheck(one, candidates, found, arithmetic, run)
+            recheck(one, shortlist.take(), found, arithmetic, run)
             shortlist.raise_to(found.similarity)
-        recheck_s += time.perf_counter() - began_s
 
     with show_progress("searching neighbours", count_pairs(problem)) as advance:
         shortlists = [shortlist for _, _, shortlist in sought]
@@ -206,4 +190,3 @@ def run_passes(
         for _ in scan(problem, arithmetic, shortlists[0], run, on_done=advance, mirror=other):
             look_again()
     look_again()
-    return PassTimes(time.perf_counter() - started_s - recheck_s, recheck_s, n_rechecked)

@@ -2,45 +2,28 @@
 
 from typing import Any
 
-from ruler.data.tables.sets import TABULAR_SETS
+from ruler.data import DATASETS as _KNOWN
+from ruler.data import list_datasets
 from ruler.experiment.settings import ALL_METHODS
+from ruler.models import MODELS
 from ruler.unlearning import METHODS as UNLEARNING_METHODS
 
-DATASETS = tuple(TABULAR_SETS)
+DATASETS = list_datasets("primary")
 METHODS = (*ALL_METHODS, "oracle", "original")
 TABULAR_STUDIES = ("primary", "bad-teacher", "oracle-null", "minibatch", "learning-rate", "forget-seeds")
 DIAGNOSTIC_STUDIES = ("large-tabular", "images", "faces", "clinical")
 STUDIES = (*TABULAR_STUDIES, *DIAGNOSTIC_STUDIES)
-DIAGNOSTIC_DATASETS = {
-    "covertype": "Covertype",
-    "higgs": "Higgs",
-    "cifar10": "CIFAR-10",
-    "svhn": "SVHN",
-    "cifar100": "CIFAR-100",
-    "lfw": "LFW",
-    "mtsamples": "MTSamples",
-    "mtsamples_rows": "MTSamples, split by row",
-}
-ARCHITECTURES = {
-    "tabular_mlp": "MLP",
-    "residual_mlp": "Residual MLP",
-    "ft_transformer": "FT-Transformer",
-    "small_cnn": "Three-layer CNN",
-    "resnet18": "ResNet-18",
-    "bert_mlm": "BERT, masked words",
-}
+ARCHITECTURES = {**{key: entry.title for key, entry in MODELS.items()}, "bert_mlm": "BERT, masked words"}
 FORGET_CHOICES = {"random": "random", "most_frequent": "most frequent", "single": "one alone", "pair": "two alone"}
 
 _TITLES = {
     "oracle": "Oracle",
     "original": "Original",
-    **{key: entry.title for key, entry in TABULAR_SETS.items()},
-    **DIAGNOSTIC_DATASETS,
     **ARCHITECTURES,
     **FORGET_CHOICES,
 }
 _ORDERS: dict[str, tuple[str, ...]] = {
-    "dataset": (*DATASETS, *DIAGNOSTIC_DATASETS),
+    "dataset": tuple(key for study in ("primary", *DIAGNOSTIC_STUDIES) for key in list_datasets(study)),
     "architecture": tuple(ARCHITECTURES),
     "forget_choice": tuple(FORGET_CHOICES),
     "method": METHODS,
@@ -56,7 +39,9 @@ def title_of(key: str) -> str:
         >>> title_of("neggrad_plus"), title_of("diabetes130"), title_of("my_set")
         ('NegGrad+', 'Diabetes 130-US', 'my_set')
     """
-    return UNLEARNING_METHODS[key].title if key in UNLEARNING_METHODS else _TITLES.get(key, key)
+    if key in UNLEARNING_METHODS:
+        return UNLEARNING_METHODS[key].title
+    return _KNOWN[key].title if key in _KNOWN else _TITLES.get(key, key)
 
 
 def short_title_of(key: str) -> str:
@@ -66,7 +51,7 @@ def short_title_of(key: str) -> str:
         >>> short_title_of("neggrad_plus"), short_title_of("oracle")
         ('NG+', 'Oracle')
     """
-    return UNLEARNING_METHODS[key].short if key in UNLEARNING_METHODS else _TITLES.get(key, key)
+    return UNLEARNING_METHODS[key].short if key in UNLEARNING_METHODS else title_of(key)
 
 
 def name_draw(forget_choice: str, forget_fraction: float) -> str:

@@ -83,14 +83,12 @@ class Share:
         interval: Two-sided interval of it, by Fieller.
         upper: One-sided upper limit.
         lower: One-sided lower limit.
-        least_upper: The upper limit that these samples would give if nothing were left: no claim below it can be shown.
     """
 
     value: float
     interval: tuple[float, float]
     upper: float
     lower: float
-    least_upper: float
 
 
 def share_of_records(
@@ -130,9 +128,9 @@ def divide(now: float, before: float, covariance: FloatArray, *, freedom: float,
         (0.5, [0.39, 0.62])
     """
     if before == 0 or np.isnan(covariance).any():
-        return Share(math.nan, (-math.inf, math.inf), math.inf, -math.inf, math.inf)
+        return Share(math.nan, (-math.inf, math.inf), math.inf, -math.inf)
 
-    def solve(quantile: float, now: float = now) -> tuple[float, float]:
+    def solve(quantile: float) -> tuple[float, float]:
         square = quantile**2
         a = before**2 - square * covariance[1, 1]
         if a <= 0:
@@ -141,7 +139,5 @@ def divide(now: float, before: float, covariance: FloatArray, *, freedom: float,
         root = math.sqrt(max(0.0, b**2 - a * (now**2 - square * covariance[0, 0])))
         return float((b - root) / a), float((b + root) / a)
 
-    reach = float(t.ppf(1 - alpha, freedom))
-    lower, upper = solve(reach)
-    both_sided = solve(float(t.ppf(1 - alpha / 2, freedom)))
-    return Share(float(now / before), both_sided, upper, lower, solve(reach, now=0.0)[1])
+    lower, upper = solve(float(t.ppf(1 - alpha, freedom)))
+    return Share(float(now / before), solve(float(t.ppf(1 - alpha / 2, freedom))), upper, lower)

@@ -1,5 +1,6 @@
 """Arrays of strangers: bounded, never unpickled, and every fault in one line that names the file."""
 
+import io
 import zipfile
 
 import numpy as np
@@ -61,3 +62,21 @@ def test_tensors_may_be_mapped(tmp_path):
     assert torch.equal(read_torch(tmp_path / "a.pt", is_mapped=True)["values"], torch.eye(3))
     torch.save(torch.eye(3), tmp_path / "old.pt", _use_new_zipfile_serialization=False)
     assert torch.equal(read_torch(tmp_path / "old.pt", is_mapped=True), torch.eye(3))
+
+
+def test_a_header_that_promises_more_than_any_memory(tmp_path):
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": (10**15,)})
+    with zipfile.ZipFile(tmp_path / "bomb.npz", "w") as archive:
+        archive.writestr("train_images.npy", header.getvalue())
+    with pytest.raises(FileFormatError, match="must hold as many numbers as it claims"):
+        read_npz(tmp_path / "bomb.npz")
+
+
+def test_broken_archives_and_single_arrays_are_refused(tmp_path):
+    (tmp_path / "broken.npz").write_bytes(b"PK\x03\x04nonsense")
+    np.save(tmp_path / "single.npy", np.zeros(2))
+    (tmp_path / "single.npy").rename(tmp_path / "single.npz")
+    for name in ("broken", "single"):
+        with pytest.raises(FileFormatError, match=rf"{name}\.npz must be a sound \.npz file"):
+            read_npz(tmp_path / f"{name}.npz")

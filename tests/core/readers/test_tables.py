@@ -1,11 +1,12 @@
 """Tables of strangers: rows of text as they stand, and every fault in one line that names the file."""
 
 import csv
+import gzip
 
 import pytest
 
-from ruler.core.errors import FileFormatError
-from ruler.core.readers.tables import open_parquet, read_csv, read_parquet, read_rows
+from ruler.core.errors import FileFormatError, InputError
+from ruler.core.readers.tables import open_parquet, read_csv, read_parquet, read_rows, read_table
 
 arrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -70,3 +71,50 @@ def test_parquet_bombs_are_refused(tmp_path):
     parquet.write_table(arrow.table({"a": arrow.repeat("x" * 1000, 1 << 16)}), tmp_path / "texts.parquet")
     with pytest.raises(FileFormatError, match="must not unfold"):
         read_parquet(tmp_path / "texts.parquet")
+
+
+def test_only_the_empty_string_is_missing(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("a,b\nNA,1\n?,\nNone,3\n,4\nnan,5\n")
+    table = read_table(path)
+    assert table["a"].isna().tolist() == [False, False, False, True, False]
+    assert table["b"].isna().tolist() == [False, True, False, False, False]
+
+
+def test_numbers_are_parsed_to_the_nearest_float(tmp_path):
+    path = tmp_path / "t.csv"
+    texts = ["0.10299999713897706", "2.2250738585072014e-308", "123456789.12345678901", "0.30000000000000004"]
+    path.write_text("a\n" + "\n".join(texts) + "\n")
+    assert read_table(path)["a"].tolist() == [float(text) for text in texts]
+
+
+@pytest.mark.parametrize("text", ["", "a,b\n"])
+def test_empty_file(tmp_path, text):
+    path = tmp_path / "t.csv"
+    path.write_text(text)
+    with pytest.raises(InputError, match="must hold at least one row below its header; got an empty table"):
+        read_table(path)
+
+
+def test_file_that_is_absent_or_in_another_form(tmp_path):
+    with pytest.raises(InputError, match=r"path must be an existing file; got .*t\.csv"):
+        read_table(tmp_path / "t.csv")
+    (tmp_path / "t.pkl").touch()
+    with pytest.raises(FileFormatError, match=r"path must end in \.csv, \.csv\.gz, \.parquet; got 't\.pkl'"):
+        read_table(tmp_path / "t.pkl")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("t.parquet", b"not parquet"),
+        ("t.csv.gz", b"not gzip"),
+        ("t.csv.gz", gzip.compress(b"a,b\n1,2\n" * 99, mtime=0)[:-12]),
+        ("t.csv", b"a,b\n1,2\n1,2,3,4\n"),
+        ("t.csv", b"a,b\n\xff\xfe,2\n"),
+    ],
+)
+def test_broken_file(tmp_path, name, content):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(FileFormatError, match=r"must be a sound .* file; it cannot be read"):
+        read_table(tmp_path / name)

@@ -9,10 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ruler.data import FACE_SETS, IMAGE_SETS, LARGE_SETS, TEXT_SETS, load_tabular
-from ruler.data.tables import tabular
-from ruler.data.texts.texts import hash_texts
-from ruler.experiment.diagnostic.data import load_data
+from ruler.data import DATASETS, load_tabular
+from ruler.data.texts import hash_texts
+from ruler.experiment.diagnostic.material import load_material
 
 FILES = ("tabular/higgs.csv.gz", "images/svhn.npz", "images/lfw.npz", "text/mtsamples.csv.gz")
 WORDS = ("patient", "pain", "heart", "blood", "chest", "left", "right", "history", "exam", "normal")
@@ -27,9 +26,9 @@ def made_up_data(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.M
     accept_data(folder, monkeypatch)
     monkeypatch.setenv("RULER_DATA", str(folder))
     monkeypatch.setenv("RULER_CACHE", str(folder / "cache"))
-    load_data.cache_clear()
+    load_material.cache_clear()
     yield folder
-    load_data.cache_clear()
+    load_material.cache_clear()
 
 
 @pytest.fixture
@@ -46,19 +45,21 @@ def make_data(folder: Path) -> None:
         (folder / file).parent.mkdir(exist_ok=True)
     make_table(random).to_csv(folder / FILES[0], index=False)
     # A download of these two may hold other images than ours, and carries such a note: workers accept it as well.
-    np.savez(folder / FILES[1], note=IMAGE_SETS["svhn"].home_note, **make_digits(random))
-    np.savez(folder / FILES[2], note=FACE_SETS["lfw"].home_note, **make_faces(random))
+    np.savez(folder / FILES[1], note=DATASETS["svhn"].home_note, **make_digits(random))
+    np.savez(folder / FILES[2], note=DATASETS["lfw"].home_note, **make_faces(random))
     make_notes(random).to_csv(folder / FILES[3], index=False)
 
 
 def accept_data(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have this process take the table and the texts for the published ones, which have no other version."""
     table = load_tabular(folder / FILES[0], target="class")
-    higgs = replace(LARGE_SETS["higgs"], n_rows=len(table), content_hash=table.content_hash)
-    monkeypatch.setitem(tabular._TABLES._entries, "higgs", higgs)
-    texts = pd.read_csv(folder / FILES[3])["transcription"]
-    mtsamples = replace(TEXT_SETS["mtsamples"], content_hash=hash_texts(texts))
-    monkeypatch.setitem(TEXT_SETS._entries, "mtsamples", mtsamples)
+    texts = hash_texts(pd.read_csv(folder / FILES[3])["transcription"])
+    stand_ins = [
+        replace(DATASETS["higgs"], n_rows=len(table), content_hash=table.content_hash),
+        *(replace(DATASETS[key], content_hash=texts) for key in ("mtsamples", "mtsamples_rows")),
+    ]
+    for dataset in stand_ins:
+        monkeypatch.setitem(DATASETS._entries, dataset.key, dataset)
 
 
 def make_table(random: np.random.Generator) -> pd.DataFrame:

@@ -1,6 +1,3 @@
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -8,9 +5,7 @@ from ruler.neighbors import find_neighbors
 from ruler.neighbors.cuda import scan
 from ruler.neighbors.cuda.engine import CudaEngine
 from ruler.neighbors.engines import Request
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from reference import KINDS
+from ruler.testing.engines import KINDS
 
 torch = pytest.importorskip("torch")
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]

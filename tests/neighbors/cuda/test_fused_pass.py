@@ -1,7 +1,5 @@
 import os
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,9 +8,7 @@ from ruler.neighbors import find_neighbors
 from ruler.neighbors.cuda import fused_pass, operands
 from ruler.neighbors.cuda.engine import CudaEngine, load_rows
 from ruler.neighbors.engines import Request
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from reference import KINDS
+from ruler.testing.engines import KINDS
 
 torch = pytest.importorskip("torch")
 if not torch.cuda.is_available():

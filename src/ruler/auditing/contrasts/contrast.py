@@ -40,6 +40,9 @@ class Contrast:
         value_by_map: Its number against one oracle, without or with a map between the models' axes; for contrasts that
             such a map changes.
         is_by_layer: Whether it differs from layer to layer.
+        symbol: The paper's short name, such as "M2"; the report writes ``name`` where there is none.
+        score_title: What the score of one record is, where ``title`` names the mean over records.
+        if_absent: What an audit without this contrast did not look for.
         paper_null: The paper's fixed null, if it has one.
         paper_rule: Why that null is not a valid one.
 
@@ -67,6 +70,9 @@ class Contrast:
     score_members: Score | None = None
     value_by_map: "Callable[[LayerRows, LayerRows, bool], float] | None" = None
     is_by_layer: bool = True
+    symbol: str = ""
+    score_title: str = ""
+    if_absent: str = ""
     paper_null: float | None = None
     paper_rule: str = ""
 

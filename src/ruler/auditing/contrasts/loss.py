@@ -50,6 +50,8 @@ def _place(losses: Mapping[Side, FloatArray]) -> SideScores:
 LOSS = Contrast(
     name="loss",
     title="Loss",
+    score_title="Place of the loss among all, less that in the oracle where there is one",
+    if_absent="Losses were not known, so memory that shows in the model\u2019s answers alone was not looked for.",
     question="Does the model answer for the forget records better than it would had it never seen them?",
     reading=(
         "Mean loss on the forget records less the oracle\u2019s on the same records (the plain loss without one). The "

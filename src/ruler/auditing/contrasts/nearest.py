@@ -25,7 +25,9 @@ def score_known_members(model: LayerRows, oracles: Sequence[LayerRows]) -> SideS
 
 M4 = Contrast(
     name="m4",
+    symbol="M4",
     title="Percentile rank",
+    score_title="Similarity to the nearest retain record (M4)",
     question="Do the forget records lie unusually close to, or far from, the records that were kept?",
     reading=(
         "Rank of each forget record\u2019s nearest-retain similarity among the retain records\u2019 own. "

@@ -17,6 +17,7 @@ def score_norm(model: LayerRows, oracles: Sequence[LayerRows]) -> SideScores:
 NORM = Contrast(
     name="norm",
     title="Norm",
+    score_title="Norm relative to the oracle, as a logarithm",
     question="Are the forget records\u2019 representations longer or shorter than the oracle makes them?",
     reading=(
         "Mean logarithm of each forget record\u2019s norm relative to the oracle; 0 is the same length. The test "

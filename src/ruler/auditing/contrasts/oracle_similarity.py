@@ -46,7 +46,9 @@ def average_gap(model: LayerRows, oracle: LayerRows, is_aligned: bool) -> float:
 
 M2 = Contrast(
     name="m2",
+    symbol="M2",
     title="Calibration gap",
+    score_title="Similarity to the oracle (M2)",
     question="Do the forget records agree with the oracle as well as other records do?",
     reading=(
         "Mean similarity of the forget records less the median of the retain records. The test compares the forget "
@@ -70,7 +72,9 @@ M2 = Contrast(
 M1 = replace(
     M2,
     name="m1",
+    symbol="M1",
     title="Oracle similarity",
+    score_title="Similarity to the oracle (M1)",
     question="Are the forget records where a model that never saw them would put them?",
     reading=(
         "Mean cosine similarity to the oracle, a model retrained without them; 1 is the same direction. "

@@ -24,7 +24,9 @@ def average_shift(model: LayerRows, oracle: LayerRows, is_aligned: bool) -> floa
 
 M3 = Contrast(
     name="m3",
+    symbol="M3",
     title="Representation shift",
+    score_title="Shift towards the oracle (M3)",
     question="Did unlearning move the forget records towards the oracle?",
     reading="Above 0: towards; below 0: away. It describes; it has no part in the verdict.",
     low="moved away from the oracle",

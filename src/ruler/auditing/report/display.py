@@ -1,43 +1,37 @@
 """Text and numbers of a report as a person should see them, whatever is in them."""
 
 import math
-import unicodedata
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-_MINUS = "\u2212"
-_DASH = "\u2013"
-# Characters that reorder, hide or break what stands around them. Joiners are left: scripts and emoji need them.
+import numpy as np
+
+from ruler.core.types import FloatArray
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+DASH = "\u2013"
+# Characters that control, reorder, hide or break the text around them. Joiners are left: scripts and emoji need them.
+_CONTROLS = {*range(0x20), *range(0x7F, 0xA0), *range(0xD800, 0xE000)} - {ord("\n"), ord("\t")}
 _HIDDEN = {0x00AD, 0x061C, 0x180E, 0x200B, 0x200E, 0x200F, 0x2028, 0x2029, 0xFEFF, *range(0x2060, 0x2070)}
 _REORDERING = {*range(0x202A, 0x202F), *range(0xE0000, 0xE0080)}
-_UNSEEN = {code: f"\\u{{{code:x}}}" for code in _HIDDEN | _REORDERING}
+_ESCAPES = {code: f"\\u{{{code:x}}}" for code in _CONTROLS | _HIDDEN | _REORDERING}
 
 
-def show_text(value: Any) -> str:
+def show_text(value: object) -> str:
     r"""Text in which nothing is hidden: control and direction characters become escapes.
 
     Example:
         >>> show_text("ann\x1b[31m")
         'ann\\u{1b}[31m'
     """
-    text = str(value)
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(map(_show_character, text))
+    return str(value).translate(_ESCAPES)
 
 
-def _show_character(character: str) -> str:
-    code = ord(character)
-    if code in _UNSEEN:
-        return _UNSEEN[code]
-    is_control = unicodedata.category(character) in ("Cc", "Cs") and character not in "\n\t"
-    return f"\\u{{{code:x}}}" if is_control else character
-
-
-def is_missing(value: Any) -> bool:
-    """Whether a cell holds nothing: None, NaN or pandas' NA."""
-    return (
-        value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and value != value)
-    )
+def make_encodable(value: object) -> str:
+    """Text that UTF-8 can hold: lone surrogates become escapes."""
+    return str(value).encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def format_number(value: float | None, digits: int = 4, *, is_signed: bool = False) -> str:
@@ -48,11 +42,11 @@ def format_number(value: float | None, digits: int = 4, *, is_signed: bool = Fal
         ('\u22120.0041', '\u2013')
     """
     if value is None or not math.isfinite(value):
-        return _DASH
+        return DASH
     text = f"{value:+.{digits}f}" if is_signed else f"{value:.{digits}f}"
     if float(text) == 0:
         text = text.lstrip("+-")
-    return text.replace("-", _MINUS)
+    return text.replace("-", "\u2212")
 
 
 def format_p(value: float | None) -> str:
@@ -63,7 +57,7 @@ def format_p(value: float | None) -> str:
         ('0.236', '0.0005', '<0.0001')
     """
     if value is None or not math.isfinite(value):
-        return _DASH
+        return DASH
     if value < 0.0001:
         return "<0.0001"
     return f"{value:.4f}" if value < 0.01 else f"{value:.3f}"
@@ -81,14 +75,14 @@ def format_interval(interval: tuple[float, float] | None, digits: int = 4) -> st
     return f"[{format_number(interval[0], digits)}, {format_number(interval[1], digits)}]"
 
 
-def format_count(count: int) -> str:
-    """A count with thousands set apart.
+def format_estimate(value: float | None, interval: tuple[float, float], digits: int = 2) -> str:
+    """A number followed by its interval.
 
     Example:
-        >>> format_count(20000)
-        '20,000'
+        >>> format_estimate(0.3, (0.25, 0.381))
+        '0.30 [0.25, 0.38]'
     """
-    return f"{count:,}"
+    return f"{format_number(value, digits)} {format_interval(interval, digits)}".rstrip()
 
 
 def count_records(count: int, noun: str = "record") -> str:
@@ -101,18 +95,16 @@ def count_records(count: int, noun: str = "record") -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
-def choose_digits(values: Any, *, least: int = 3, most: int = 7) -> int:
-    """Decimals that tell most of these values apart: two beyond the place of their spread.
+def choose_digits(values: "FloatArray | Sequence[float] | pd.Series[float]") -> int:
+    """Decimals that tell most of these values apart: two beyond the place of their spread, and three to seven.
 
     Example:
         >>> choose_digits([0.9991, 0.9993, 0.9996])
         6
     """
-    import numpy as np
-
     finite = np.asarray(values, dtype=float)
     finite = finite[np.isfinite(finite)]
     spread = float(np.subtract(*np.quantile(finite, [0.9, 0.1]))) if len(finite) else 0.0
     if spread <= 0:
-        return min(4, most)
-    return int(np.clip(math.ceil(-math.log10(spread)) + 2, least, most))
+        return 4
+    return int(np.clip(math.ceil(-math.log10(spread)) + 2, 3, 7))

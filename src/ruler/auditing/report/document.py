@@ -7,7 +7,7 @@ After a change of the findings, write the schema anew: ``python -m ruler.auditin
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, is_dataclass
+from dataclasses import is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -25,8 +25,10 @@ from ruler.auditing.findings import (
     Report,
     Verdict,
 )
+from ruler.auditing.report.display import make_encodable
 from ruler.auditing.settings import AuditSettings
 from ruler.core.files import write_atomically
+from ruler.core.types import FloatArray
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -125,91 +127,63 @@ class ReportDocument(_Part):
 
 
 def _check_part(part: Any) -> None:
-    """Refuse numbers that cannot be; parts of a part are looked into."""
+    """Refuse impossible numbers in a finding and in the findings that it holds."""
+    bounds = _BOUNDS.get(type(part).__name__, {})
     for name, value in vars(part).items() if part is not None else ():
-        for entry in value if isinstance(value, tuple) else (value,):
-            if is_dataclass(entry):
-                _check_part(entry)
-        low, high = _BOUNDS.get(type(part).__name__, {}).get(name, (-math.inf, math.inf))
-        numbers = value if isinstance(value, tuple) else (value,)
-        if any(isinstance(one, int | float) and (one < low - _ROUNDING or one > high + _ROUNDING) for one in numbers):
-            raise ValueError(f"{name} must lie between {low:g} and {high:g}; got {value}")
+        low, high = bounds.get(name, (-math.inf, math.inf))
+        for one in value if isinstance(value, tuple) else (value,):
+            if is_dataclass(one):
+                _check_part(one)
+            elif isinstance(one, int | float) and (one < low - _ROUNDING or one > high + _ROUNDING):
+                raise ValueError(f"{name} must lie between {low:g} and {high:g}; got {value}")
 
 
 def write_document(report: Report, *, records_digest: str) -> str:
     """The text of report.json."""
-    content = {
-        "verdict": report.verdict,
-        "reason": report.reason,
-        "needs": report.needs,
-        "metrics": {name: asdict(metric) for name, metric in report.metrics.items()},
-        "damage": None if report.damage is None else asdict(report.damage),
-        "privacy": None if report.privacy is None else asdict(report.privacy),
-        "groups": None if report.groups is None else report.groups.to_dict(orient="records"),
-        "guards": [asdict(guard) for guard in report.guards],
-        "settings": asdict(report.settings),
-        "provenance": report.provenance,
-        "distributions": vars(report.distributions),
-        "pairing": None if report.pairing is None else asdict(report.pairing),
-        "outputs": report.outputs,
-        "records": {
-            "sha256": records_digest,
-            "n_records": len(report.records),
-            "columns": [str(name) for name in report.records.columns],
-        },
+    content = {name: getattr(report, name) for name in ReportDocument.model_fields if name in vars(report)}
+    content["groups"] = None if report.groups is None else report.groups.to_dict(orient="records")
+    content["records"] = {
+        "sha256": records_digest,
+        "n_records": len(report.records),
+        "columns": list(map(str, report.records.columns)),
     }
     return ReportDocument.model_validate(_plain(content)).model_dump_json(indent=2) + "\n"
 
 
 def read_document(document: ReportDocument, records: "pd.DataFrame") -> Report:
     """The report that a checked document and its records describe."""
-    return Report(
-        verdict=document.verdict,
-        reason=document.reason,
-        metrics={str(name): metric for name, metric in document.metrics.items()},
-        records=records,
-        groups=None if document.groups is None else _frame_groups(document.groups),
-        guards=document.guards,
-        settings=document.settings,
-        provenance=document.provenance,
-        distributions=Distributions(
-            scores={name: _as_arrays(sides) for name, sides in document.distributions.scores.items()},
-            roc={
-                name: (np.asarray(false, dtype=np.float64), np.asarray(true, dtype=np.float64))
-                for name, (false, true) in document.distributions.roc.items()
-            },
-            rank_edges=np.asarray(document.distributions.rank_edges, dtype=np.float64),
-            rank_counts=_as_arrays(document.distributions.rank_counts),
-        ),
-        pairing=document.pairing,
-        outputs=document.outputs,
-        needs=document.needs,
-        damage=document.damage,
-        privacy=document.privacy,
-    )
-
-
-def _frame_groups(rows: list[GroupPart]) -> "pd.DataFrame":
     import pandas as pd
 
-    return pd.DataFrame({name: [getattr(row, name) for row in rows] for name in GroupPart.model_fields})
+    content = {name: value for name, value in vars(document).items() if name in Report.__dataclass_fields__}
+    drawn = document.distributions
+    content["distributions"] = Distributions(
+        scores={name: _as_arrays(sides) for name, sides in drawn.scores.items()},
+        roc={name: (np.asarray(rates[0]), np.asarray(rates[1])) for name, rates in drawn.roc.items()},
+        rank_edges=np.asarray(drawn.rank_edges, np.float64),
+        rank_counts=_as_arrays(drawn.rank_counts),
+    )
+    if document.groups is not None:
+        content["groups"] = pd.DataFrame(
+            {name: [getattr(row, name) for row in document.groups] for name in GroupPart.model_fields}
+        )
+    return Report(**(content | {"records": records}))
 
 
-def _as_arrays(values: Mapping[str, list[float]]) -> dict[str, Any]:
-    return {side: np.asarray(numbers, dtype=np.float64) for side, numbers in values.items()}
+def _as_arrays(values: Mapping[str, list[float]]) -> dict[str, FloatArray]:
+    return {side: np.asarray(numbers, np.float64) for side, numbers in values.items()}
 
 
 def _plain(value: Any) -> Any:
-    """Mappings, arrays and NumPy scalars as JSON's own kinds; anything else becomes text."""
+    """Findings, mappings, arrays and NumPy scalars as JSON's own types; anything else becomes text."""
+    if is_dataclass(value):
+        return _plain(vars(value))
     if isinstance(value, Mapping):
         return {str(key): _plain(entry) for key, entry in value.items()}
     if isinstance(value, np.ndarray | np.generic):
         return _plain(value.tolist())
     if isinstance(value, list | tuple | set | frozenset):
         return [_plain(entry) for entry in value]
-    if value is None or isinstance(value, int | float):
-        return value
-    return str(value).encode("utf-8", "backslashreplace").decode("utf-8")  # a lone surrogate is no JSON
+    return value if value is None or isinstance(value, int | float) else make_encodable(value)
 
 
 class _SchemaWriter(GenerateJsonSchema):

@@ -1,41 +1,19 @@
 """The report in a terminal, as plain text that reads the same without colour, and in a notebook."""
 
 import textwrap
+from collections.abc import Iterator
 from html import escape
 
-from ruler.auditing.findings import GuardFinding, MetricFinding, Report
-from ruler.auditing.report.display import (
-    count_records,
-    format_interval,
-    format_number,
-    format_p,
-    show_text,
-)
-from ruler.auditing.report.wording import (
-    CONTROLS,
-    DECLARED,
-    TESTS,
-    choose_headline,
-    describe_damage,
-    describe_sensitivity,
-    explain_guesses,
-    explain_limits,
-    explain_margin,
-    explain_meaning,
-    explain_privacy,
-    explain_share_limit,
-    find_control,
-    list_metrics,
-    name_contrast,
-    name_verdict,
-    title_contrast,
-)
+from ruler.auditing.findings import Report
+from ruler.auditing.report import wording
+from ruler.auditing.report.display import count_records, format_estimate, format_number, format_p, show_text
+from ruler.auditing.report.wording import list_metrics, name_contrast
 
 _WIDTH = 100
 _MOST_NAMED = 5
 _LONGEST_NAME = 40
 _ASCII = str.maketrans({"\u2212": "-", "\u2013": "-", "\u2019": "'"})  # terminals that know no more are about
-_SEVERITIES = {"fail": "FAIL", "warn": "WARN", "note": "NOTE"}
+_HEADER = ("", "value", "held-out", "AUC", "AUC of spread", "p", "equiv. p", "verdict")
 
 
 def summarise(report: Report) -> str:
@@ -48,14 +26,17 @@ def summarise(report: Report) -> str:
         Lines of at most 100 characters; names from outside cannot move the cursor or change colours.
     """
     blocks = [
-        _say_verdict(report),
-        _list_needs(report),
-        _say_comparison(report),
+        [f"RULER audit: {report.verdict.upper()}", wording.choose_headline(report)],
+        _wrap(f"{wording.explain_meaning(report)} {wording.explain_guesses(report)}"),
+        _wrap(wording.explain_limits(report)),
+        _wrap(report.reason),
+        *_list_needs(report),
+        [line for text in _say_comparison(report) for line in _wrap(text)],
         _tabulate(report),
         _say_sensitivity(report),
-        _say_damage_and_privacy(report),
-        _list_guards(report.guards),
-        _name_records(report),
+        _wrap(_say_damage(report)) + _wrap(" ".join(wording.explain_privacy(report))),
+        _list_guards(report),
+        _wrap(_name_records(report)),
     ]
     return "\n\n".join("\n".join(lines) for lines in blocks if lines).translate(_ASCII)
 
@@ -74,155 +55,132 @@ def render_notebook(report: Report) -> str:
         return escape(show_text(value))
 
     parts = [
-        f"<p><strong>RULER audit: {show(report.verdict)}.</strong> {show(choose_headline(report))}</p>",
-        f"<p>{show(explain_meaning(report))} {show(explain_guesses(report))}</p>",
-        f"<p><em>{show(explain_limits(report))}</em></p>",
+        f"<p><strong>RULER audit: {show(report.verdict)}.</strong> {show(wording.choose_headline(report))}</p>",
+        f"<p>{show(wording.explain_meaning(report))} {show(wording.explain_guesses(report))}</p>",
+        f"<p><em>{show(wording.explain_limits(report))}</em></p>",
         f"<p>{show(report.reason)}</p>",
     ]
-    if _has_needs(report):
-        items = "".join(f"<li>{show(need)}</li>" for need in report.needs)
+    if needs := wording.list_needs(report):
+        items = "".join(f"<li>{show(need)}</li>" for need in needs)
         parts.append(f"<p><strong>What would settle it</strong></p><ol>{items}</ol>")
     if report.metrics:
-        header, *rows = _lay_out(report)
-        head = "".join(f'<th scope="col">{show(cell)}</th>' for cell in header)
-        body = "".join(f"<tr>{''.join(f'<td>{show(cell)}</td>' for cell in row)}</tr>" for row in rows)
+        head = "".join(f'<th scope="col">{show(cell)}</th>' for cell in _HEADER)
+        body = "".join(f"<tr>{''.join(f'<td>{show(cell)}</td>' for cell in row)}</tr>" for row in _list_rows(report))
         parts.append(f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
     if report.guards:
-        ranked = sorted(report.guards, key=lambda guard: list(_SEVERITIES).index(guard.severity))
         items = "".join(
-            f"<li><strong>{_SEVERITIES[guard.severity]} {show(guard.name)}</strong>: {show(guard.message)}</li>"
-            for guard in ranked
+            f"<li><strong>{guard.severity.upper()} {show(guard.name)}</strong>: {show(guard.message)}</li>"
+            for guard in wording.sort_guards(report.guards)
         )
         parts.append(f"<ul>{items}</ul>")
-    parts.append(f"<p>{show(' '.join(_name_records(report)))}</p>")
+    parts.append(f"<p>{show(_name_records(report))}</p>")
     return f'<div class="ruler-report">{"".join(parts)}</div>'
 
 
-def _say_verdict(report: Report) -> list[str]:
-    lines = [f"RULER audit: {report.verdict.upper()}", choose_headline(report)]
-    for text in (f"{explain_meaning(report)} {explain_guesses(report)}", explain_limits(report), report.reason):
-        lines += ["", *_wrap(text)]
-    return lines
+def _list_needs(report: Report) -> Iterator[list[str]]:
+    if needs := wording.list_needs(report):
+        items = [_wrap(need, f"  {number}. ", "     ") for number, need in enumerate(needs, start=1)]
+        yield ["What would settle it, the most useful first", *(line for lines in items for line in lines)]
 
 
-def _has_needs(report: Report) -> bool:
-    return report.verdict == "inconclusive" and bool(report.needs)
-
-
-def _list_needs(report: Report) -> list[str]:
-    if not _has_needs(report):
-        return []
-    lines = ["What would settle it, the most useful first"]
-    for number, need in enumerate(report.needs, start=1):
-        lines += _wrap(need, first=f"  {number}. ", rest="     ")
-    return lines
-
-
-def _say_comparison(report: Report) -> list[str]:
+def _say_comparison(report: Report) -> Iterator[str]:
+    control = wording.find_control(report)
     oracle = "without an oracle"
     if report.pairing is not None:
         oracle = "with an oracle, aligned first" if report.pairing.is_aligned else "with an oracle"
     original = "with" if any(m.original_effect is not None for m in report.metrics.values()) else "without"
     records = count_records(len(report.records), "forget record")
-    control = find_control(report)
-    lines = _wrap(f"Compared: {records} with {CONTROLS[control]}; {oracle}, {original} the original model.")
-    given = [
-        *(["held-out records"] if control == "held-out" else []),
-        *(["oracle", "seed pairing"] if report.pairing is not None else []),
-    ]
+    yield f"Compared: {records} with {wording.CONTROLS[control]}; {oracle}, {original} the original model."
+    given = ["held-out records"] if control == "held-out" else []
+    given += ["oracle", "seed pairing"] if report.pairing is not None else []
     if given:
-        names = " and ".join([", ".join(given[:-1]), given[-1]] if len(given) > 1 else given).capitalize()
-        lines += _wrap(f"{names}: {DECLARED}.")
-    return lines + _wrap(explain_margin(report.settings)) + _wrap(explain_share_limit(report.settings))
+        yield f"{wording.join_names(given).capitalize()}: {wording.DECLARED}."
+    yield wording.explain_margin(report.settings)
+    yield wording.explain_share_limit(report.settings)
 
 
 def _tabulate(report: Report) -> list[str]:
     if not report.metrics:
         return []
-    rows = _lay_out(report)
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    settings = report.settings
+    rows = [_HEADER, *_list_rows(report)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADER))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    key = ", ".join(title_contrast(metric.name) for metric in list_metrics(report))
-    tests = {metric.test for metric in report.metrics.values() if metric.test != "none"}
-    test = " and ".join(TESTS[name] for name in sorted(tests)) or TESTS["none"]
-    level = f"{100 * (1 - report.settings.alpha):g}%"
+    key = ", ".join(wording.title_contrast(metric.name) for metric in list_metrics(report))
+    tests = sorted({metric.test for metric in report.metrics.values()} - {"none"}) or ["none"]
+    test = " and ".join(wording.TESTS[name] for name in tests)
+    level = f"{100 * (1 - settings.alpha):g}%"
     notes = _wrap(f"{key}. Brackets: {level} intervals. p: {test}, before correction for several contrasts.")
-    m4 = report.metrics.get("m4")
-    if m4 is not None and m4.reference_error is not None and report.settings.n_reference is not None:
-        notes += _wrap(
-            f"M4 ranks among {report.settings.n_reference:,} retain records drawn at random: its value is within "
-            f"{m4.reference_error:.4f} of that among all, at a confidence of {1 - report.settings.alpha:.0%}."
-        )
+    for metric in list_metrics(report):
+        if metric.reference_error is not None and settings.n_reference is not None:
+            notes += _wrap(
+                f"{name_contrast(metric.name)} ranks among {settings.n_reference:,} retain records drawn at random: "
+                f"its value is within {metric.reference_error:.4f} of that among all, at a confidence of "
+                f"{1 - settings.alpha:.0%}."
+            )
     return [lines[0], "-" * max(map(len, lines)), *lines[1:], *notes]
 
 
-def _lay_out(report: Report) -> list[tuple[str, ...]]:
-    header = ("", "value", "held-out", "AUC", "AUC of spread", "p", "equiv. p", "verdict")
-    return [header, *(_row(metric) for metric in list_metrics(report))]
-
-
-def _row(metric: MetricFinding) -> tuple[str, ...]:
-    return (
-        name_contrast(metric.name),
-        format_number(metric.value),
-        format_number(metric.null),
-        f"{format_number(metric.effect, 2)} {format_interval(metric.effect_interval, 2)}".rstrip(),
-        f"{format_number(metric.spread, 2)} {format_interval(metric.spread_interval, 2)}".rstrip(),
-        format_p(metric.p_value),
-        format_p(metric.equivalence_p_value),
-        name_verdict(metric),
-    )
+def _list_rows(report: Report) -> list[tuple[str, ...]]:
+    return [
+        (
+            name_contrast(metric.name),
+            format_number(metric.value),
+            format_number(metric.null),
+            format_estimate(metric.effect, metric.effect_interval),
+            format_estimate(metric.spread, metric.spread_interval),
+            format_p(metric.p_value),
+            format_p(metric.equivalence_p_value),
+            wording.name_verdict(metric),
+        )
+        for metric in list_metrics(report)
+    ]
 
 
 def _say_sensitivity(report: Report) -> list[str]:
-    rows = describe_sensitivity(report)
     if not any(metric.sensitivity for metric in report.metrics.values()):
         return []
     lines = ["Could the audit have seen it?"]
-    for row in rows:
-        seen = f" ({row.source}: AUC {row.effect}, p {row.p_value})" if row.source != "not tried" else ""
-        lines += _wrap(f"{name_contrast(row.name)}: {row.words}{seen}", first="  ", rest="    ")
+    for metric in list_metrics(report, is_deciding=True):
+        text = f"{name_contrast(metric.name)}: {wording.explain_sensitivity(metric, report.settings)}"
+        if (found := metric.sensitivity) is not None:
+            numbers = f"AUC {format_number(found.effect, 3)}, p {format_p(found.p_value)}"
+            text += f" ({wording.SOURCES[found.source]}: {numbers})"
+        lines += _wrap(text, "  ", "    ")
     return lines
 
 
-def _say_damage_and_privacy(report: Report) -> list[str]:
-    lines = []
-    if report.damage is not None:
-        measured = ", ".join(
-            f"{title} {value} (at least {least})" for title, value, least, _ in describe_damage(report)
-        )
-        lines += _wrap(f"Does the model still work? {report.damage.reason} Measured: {measured}.")
-    return lines + _wrap(" ".join(explain_privacy(report)))
+def _say_damage(report: Report) -> str:
+    if report.damage is None:
+        return ""
+    measures = wording.describe_damage(report.damage)
+    measured = ", ".join(f"{title} {value} (at least {least})" for title, value, least, _ in measures)
+    return f"Does the model still work? {report.damage.reason} Measured: {measured}."
 
 
-def _list_guards(guards: list[GuardFinding]) -> list[str]:
-    if not guards:
+def _list_guards(report: Report) -> list[str]:
+    if not report.guards:
         return ["Guards: none raised a doubt."]
     lines = ["Guards"]
-    for guard in sorted(guards, key=lambda guard: list(_SEVERITIES).index(guard.severity)):
+    for guard in wording.sort_guards(report.guards):
         blocking = " Blocks the verdict." if guard.blocks else ""
-        lines += _wrap(
-            f"{guard.name}: {guard.message}{blocking}", first=f"  {_SEVERITIES[guard.severity]}  ", rest="        "
-        )
-        lines += _wrap(guard.cure, first="        Cure: ", rest="        ")
+        lines += _wrap(f"{guard.name}: {guard.message}{blocking}", f"  {guard.severity.upper()}  ", "        ")
+        lines += _wrap(guard.cure, "        Cure: ", "        ")
     return lines
 
 
-def _name_records(report: Report) -> list[str]:
+def _name_records(report: Report) -> str:
     records, alpha = report.records, report.settings.alpha
     if "q_value" not in records or not records["q_value"].notna().any():
-        return ["Records: none could be judged by itself."]
+        return "Records: none could be judged by itself."
     flagged = records[records["q_value"] <= alpha].sort_values("q_value", kind="stable")
     found = f"Records: {len(flagged):,} of {len(records):,} stand out at a false discovery rate of {alpha:g}"
     if flagged.empty:
-        return _wrap(f"{found}.")
-    names = [_clip(show_text(name)) for name in flagged["id"].head(_MOST_NAMED)]
+        return f"{found}."
+    names = [show_text(name) for name in flagged["id"].head(_MOST_NAMED)]
+    names = [name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 3]}..." for name in names]
     rest = f", and {len(flagged) - _MOST_NAMED:,} more" if len(flagged) > _MOST_NAMED else ""
-    return _wrap(f"{found}: {', '.join(names)}{rest}.")
-
-
-def _clip(name: str) -> str:
-    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 3]}..."
+    return f"{found}: {', '.join(names)}{rest}."
 
 
 def _wrap(text: str, first: str = "", rest: str = "") -> list[str]:

@@ -1,7 +1,7 @@
 """Parquet tables: one list column of vectors, or one numeric column per dimension, and what stands beside them."""
 
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,17 +13,12 @@ import numpy.typing as npt
 from ruler.core.arithmetic import iterate_blocks
 from ruler.core.checks import block_rows_for
 from ruler.core.errors import FileFormatError
+from ruler.core.files import writing_atomically
 from ruler.core.optional import load_optional
+from ruler.core.readers.safety import check_unfolded_size
+from ruler.core.readers.tables import open_parquet
 from ruler.core.types import Embeddings
-from ruler.embeddings.formats.entries import (
-    BESIDE_NAMES,
-    Opened,
-    appearing_whole,
-    beside_of,
-    check_unfolded_size,
-    find_beside,
-    find_named,
-)
+from ruler.embeddings.formats import BESIDE_NAMES, Opened, beside_of, find_beside, find_named
 
 _ROWS_AT_ONCE = 8192
 
@@ -62,15 +57,10 @@ class _Table:
     path: Path
     file: Any
     vector: str | None
+    columns: tuple[str, ...]
     width: int
     names_beside: dict[str, str]
     _read: dict[str, list[Any]] = field(default_factory=dict)
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        if self.vector:
-            return (self.vector,)
-        return tuple(_names_of_numbers(self.file.schema_arrow, self.names_beside.values()))
 
     @property
     def layer(self) -> str | None:
@@ -107,16 +97,15 @@ class _Table:
 
 @contextmanager
 def _reading(path: Path, strata: str | None) -> Iterator[_Table]:
-    parquet = load_optional("pyarrow.parquet", "reading .parquet")
-    with parquet.ParquetFile(path) as file:
+    with open_parquet(path) as file:
         schema = file.schema_arrow
         vector, beside = find_named(schema.names, path), find_beside(schema.names, path, strata)
-        names = _names_of_numbers(schema, beside.values())
+        apart = {*beside.values(), *(name for aliases in BESIDE_NAMES.values() for name in aliases)}
+        columns = [vector] if vector else [name for name in schema.names if name not in apart]
         if vector is None:
-            _check_no_index(schema, names, path)
-        width, n_bits = _width_of(schema, vector, names)
-        check_unfolded_size(file.metadata.num_rows * width * n_bits // 8, path)
-        yield _Table(path, file, vector, width, beside)
+            _check_no_index(schema, columns, path)
+        width = getattr(schema.field(vector).type, "list_size", 1) if vector else len(columns)
+        yield _Table(path, file, vector, tuple(columns), max(1, width), beside)
 
 
 def save(embeddings: Embeddings, path: Path) -> None:
@@ -130,27 +119,12 @@ def save(embeddings: Embeddings, path: Path) -> None:
     schema = arrow.schema([*fields, ("embedding", arrow.list_(arrow.from_numpy_dtype(values.dtype), n_columns))])
     if embeddings.layer is not None:
         schema = schema.with_metadata({"layer": embeddings.layer})
-    with appearing_whole(path) as stream, parquet.ParquetWriter(stream, schema) as writer:
+    with writing_atomically(path) as stream, parquet.ParquetWriter(stream, schema) as writer:
         for start, stop in iterate_blocks(len(values), block_rows_for(n_columns)):
             flat = arrow.array(np.ascontiguousarray(values[start:stop]).reshape(-1))
             vectors = arrow.FixedSizeListArray.from_arrays(flat, n_columns)
             columns = [arrow.array(part[start:stop].tolist(), type=kinds[part.dtype.kind]) for part in beside.values()]
             writer.write_table(arrow.Table.from_arrays([*columns, vectors], schema=schema))
-
-
-def _width_of(schema: Any, vector: str | None, names: Sequence[str]) -> tuple[int, int]:
-    """How many numbers a row holds, and the bits of each, as far as the schema tells."""
-    if vector is None:
-        types = [schema.field(name).type for name in names]
-        return max(1, len(types)), max((_bits_of(kind) for kind in types), default=1)
-    kind = schema.field(vector).type
-    return max(1, getattr(kind, "list_size", 1)), _bits_of(getattr(kind, "value_type", kind))
-
-
-def _names_of_numbers(schema: Any, beside: Iterable[str]) -> list[str]:
-    """All columns but those that stand beside the rows, whether they are asked for or not."""
-    apart = {*beside, *(name for aliases in BESIDE_NAMES.values() for name in aliases)}
-    return [name for name in schema.names if name not in apart]
 
 
 def _check_no_index(schema: Any, names: Sequence[str], path: Path) -> None:
@@ -162,13 +136,6 @@ def _check_no_index(schema: Any, names: Sequence[str], path: Path) -> None:
             f"{path} must hold embeddings and ids only; got column {found[0]!r}, the index of a DataFrame. "
             "Name the index 'id', or write the table with index=False."
         )
-
-
-def _bits_of(kind: Any) -> int:
-    try:
-        return int(kind.bit_width)
-    except ValueError:  # text and lists have no fixed width
-        return 1
 
 
 def _vectors(column: Any, path: Path) -> npt.NDArray[Any]:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ruler.data import DATASETS, TabularSet
 from ruler.paper.diagnostics.conditions import N_SEEDS, is_of_full_size, main_rows
 from ruler.paper.names import title_of
 from ruler.paper.published import load_table
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SOURCE = "section 5.5"
-_PAPER_ROWS = {"higgs": 100_000}
 _TRAIN_SHARE = 0.8
 _ROW_KEYS = ("dataset", "architecture", "forget_fraction", "method")
 
@@ -71,8 +71,9 @@ def count_rows(runs: "pd.DataFrame") -> float:
 
 def tell_size(dataset: str, runs: "pd.DataFrame") -> str:
     """How these rows of a dataset differ in number from the paper's; empty where they do not."""
-    expected = _PAPER_ROWS.get(dataset)
-    if expected is None or runs.empty or count_rows(runs) >= 0.98 * expected:
+    entry = DATASETS.get(dataset)
+    expected = entry.paper_rows if isinstance(entry, TabularSet) else 0
+    if not expected or runs.empty or count_rows(runs) >= 0.98 * expected:
         return ""
     return f"about {count_rows(runs):,.0f} rows, not {expected:,}"
 

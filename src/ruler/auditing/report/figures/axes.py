@@ -1,12 +1,8 @@
-"""From values to places on paper: scales, round ticks and bars."""
+"""From values to places on paper: scales and round ticks."""
 
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-
-import numpy as np
-
-from ruler.core.types import FloatArray
 
 WIDTH = 440.0
 EDGE = 10.0
@@ -19,16 +15,6 @@ class Tick:
     at: float
     label: str
     anchor: str
-
-
-@dataclass(frozen=True)
-class Bar:
-    """A rectangle of a histogram."""
-
-    x: float
-    y: float
-    width: float
-    height: float
 
 
 @dataclass(frozen=True)
@@ -82,25 +68,8 @@ def round_step(least: float) -> float:
     return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= least * (1 - 1e-9))
 
 
-def draw_bars(shares: FloatArray, base: float, height: float) -> tuple[Bar, ...]:
-    """Bars side by side across the drawing; a share of 1 is as high as ``height``."""
-    width = (WIDTH - 2 * EDGE) / len(shares)
-    return tuple(
-        Bar(round(EDGE + i * width, 2), round(base - share * height, 2), round(width, 2), round(share * height, 2))
-        for i, share in enumerate(shares.tolist())
-        if share > 0
-    )
-
-
 def fit_around_half(values: Iterable[float | None], margin: float, *, start: float, stop: float) -> Axis:
     """A scale for AUCs with 0.5 in its middle, wide enough for the margin and for these values."""
-    reach = max(
-        [2 * margin, 0.2, *(abs(value - 0.5) + 0.03 for value in values if value is not None and value == value)]
-    )
-    return Axis(0.5 - min(reach, 0.5), 0.5 + min(reach, 0.5), start, stop)
-
-
-def keep_finite(values: FloatArray) -> FloatArray:
-    """The values that can be drawn."""
-    numbers = np.asarray(values, dtype=np.float64)
-    return numbers[np.isfinite(numbers)]
+    known = [abs(value - 0.5) + 0.03 for value in values if value is not None and not math.isnan(value)]
+    reach = min(max(2 * margin, 0.2, *known), 0.5)
+    return Axis(0.5 - reach, 0.5 + reach, start, stop)

@@ -1,0 +1,129 @@
+"""Records and groups as the page's tables: columns with their words, values safe to embed."""
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ruler.auditing.records import ALIKE, NOT_JUDGED
+from ruler.auditing.report.display import DASH, choose_digits, format_number, format_p, show_text
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PLAIN = [ALIKE, NOT_JUDGED]  # findings of records that do not stand out
+_N_FIRST = 25
+_MOST_CHARACTERS = 8_000_000
+
+# label, kind, meaning
+_COLUMNS = {
+    "id": ("Record", "text", "Its id."),
+    "group": ("Group", "text", "The erasure request, or person, that it belongs to."),
+    "n_records": ("Records", "count", "Forget records in the group."),
+    "n_flagged": ("Flagged", "count", "Of these, records that stand out by themselves."),
+    "finding": (
+        "Finding",
+        "finding",
+        f"How it stands out, where q is at most the audit\u2019s alpha; else \u201c{ALIKE}\u201d, or "
+        f"\u201c{NOT_JUDGED}\u201d where there is no q.",
+    ),
+    "q_value": ("q", "p", "p after Benjamini and Hochberg\u2019s correction: the share of false alarms at this cut."),
+    "p_value": ("p", "p", "Chance that a held-out record is at least as far out, by all deciding scores together."),
+    "oracle_similarity": ("Oracle similarity", "number", "Cosine similarity to the same record in the oracle."),
+    "oracle_gap": ("Oracle gap", "signed", "Oracle similarity less the median of the retain records."),
+    "nearest_similarity": ("Nearest similarity", "number", "Cosine similarity to the nearest retain record."),
+    "nearest_retain": ("Nearest retain", "text", "The id of that retain record."),
+    "percentile_rank": ("Rank", "number", "Share of retain records that lie no closer to their own nearest."),
+    "norm_ratio": ("Norm ratio", "number", "Norm of its representation over that in the oracle; 1 is the same."),
+    "loss": ("Loss", "number", "The model\u2019s loss on the record."),
+    "loss_gap": (
+        "Loss gap",
+        "signed",
+        "Loss less the oracle\u2019s; below 0, the model answers better than the oracle.",
+    ),
+    "shift": ("Shift", "signed", "Above 0: unlearning moved the record towards the oracle; below 0: away."),
+}
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table on the page."""
+
+    key: str
+    label: str
+    kind: str
+    meaning: str
+    digits: int
+
+
+@dataclass(frozen=True)
+class PageTable:
+    """A table of the page: the first rows as text for readers without scripts, all of them as data for the script.
+
+    Args:
+        noun: What a row is.
+        n_rows: Of the whole table.
+        columns: Those that hold something.
+        first: Formatted cells of the first rows, those that stand out most on top.
+        data: For JSON.
+        findings: The different findings, for the filter.
+        is_clipped: Names were too long to carry whole.
+    """
+
+    noun: str
+    n_rows: int
+    columns: tuple[Column, ...]
+    first: tuple[tuple[str, ...], ...]
+    data: dict[str, Any]
+    findings: tuple[str, ...]
+    is_clipped: bool
+
+
+def show_table(frame: "pd.DataFrame | None", noun: str) -> PageTable | None:
+    """Records or groups, those that stand out most first; None where there are none."""
+    if frame is None or frame.empty:
+        return None
+    frame = frame.sort_values([name for name in ("q_value", "p_value") if name in frame], kind="stable")
+    names = [*(name for name in _COLUMNS if name in frame), *(name for name in frame if name not in _COLUMNS)]
+    filled = [frame[name] for name in names if not frame[name].isna().all()]
+    columns = tuple(map(_describe, filled))
+    limit = max(200, _MOST_CHARACTERS // len(frame))
+    values = {column.key: _plain(cells, column, limit) for cells, column in zip(filled, columns, strict=True)}
+    cells = ([_format(value, column) for value in values[column.key][:_N_FIRST]] for column in columns)
+    return PageTable(
+        noun=noun,
+        n_rows=len(frame),
+        columns=columns,
+        first=tuple(zip(*cells, strict=True)),
+        data={"noun": noun, "plain": PLAIN, "columns": [vars(column) for column in columns], "values": values},
+        findings=tuple(sorted({str(finding) for finding in values.get("finding", []) if finding})),
+        is_clipped=any(isinstance(cell, str) and len(cell) > limit for cells in values.values() for cell in cells),
+    )
+
+
+def _describe(values: "pd.Series[Any]") -> Column:
+    is_number = getattr(values.dtype, "kind", "O") in "fiu"
+    label, kind, meaning = _COLUMNS.get(str(values.name), (str(values.name), "number", ""))
+    if kind not in ("text", "finding") and not is_number:
+        kind = "text"
+    return Column(show_text(values.name), show_text(label), kind, meaning, choose_digits(values) if is_number else 0)
+
+
+def _plain(values: "pd.Series[Any]", column: Column, limit: int) -> list[Any]:
+    """Numbers to nine digits, everything else as visible text, missing values as None."""
+    if column.kind not in ("text", "finding"):
+        return [float(f"{value:.9g}") if math.isfinite(value) else None for value in values]
+    texts = (None if is_missing else show_text(value) for value, is_missing in zip(values, values.isna(), strict=True))
+    return [text if text is None or len(text) <= limit else f"{text[:limit]}\u2026" for text in texts]
+
+
+def _format(value: Any, column: Column) -> str:
+    """A cell's text, by the same rules as tables.js."""
+    if value is None:
+        return DASH
+    if column.kind in ("text", "finding"):
+        return str(value)
+    if column.kind == "p":
+        return format_p(value)
+    if column.kind == "count":
+        return f"{value:,.0f}"
+    return format_number(value, column.digits, is_signed=column.kind == "signed")

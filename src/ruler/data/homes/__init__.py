@@ -1,1 +1,0 @@
-"""Where the larger sets are published, and how a download becomes arrays."""

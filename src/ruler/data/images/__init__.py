@@ -1,1 +1,0 @@
-"""Images and faces: named sets, folders and files of your own."""

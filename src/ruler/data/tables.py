@@ -1,0 +1,160 @@
+"""A name or a file -> the arrays of a table, verified."""
+
+import os
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ruler.core.errors import DataMismatchError, InputError
+from ruler.core.files import write_atomically
+from ruler.core.locations import cache_folder
+from ruler.core.readers.tables import TABLE_SUFFIXES, read_table
+from ruler.core.registry import Registry
+from ruler.data.datasets import TabularSet
+from ruler.data.encoding import encode_classes, encode_features
+from ruler.data.sources import find_home, locate, resolve, write_table
+from ruler.data.types import TabularData
+
+
+def load_tabular(
+    source: str | os.PathLike[str] | TabularSet,
+    *,
+    target: str | None = None,
+    ids: str | None = None,
+    root: str | os.PathLike[str] | None = None,
+    progress: bool = False,
+) -> TabularData:
+    """What is in this table?
+
+    A published dataset is looked for in the data folder, then in the cache, then downloaded into the cache; any
+    other version of it is refused. Only Higgs may come from its public home with other rows than those measured
+    here, and says so in ``note``. A file of your own needs ``target``.
+
+    Args:
+        source: Key of a dataset (``"adult"``), a dataset, or a path to a .csv, .csv.gz or .parquet file.
+        target: Column with the classes; for your own file only.
+        ids: Column with the records' names, kept out of the features; for your own file only.
+        root: Data folder to use instead of the one that ``RULER_DATA`` names.
+        progress: Show on stderr that a download is under way.
+
+    Returns:
+        TabularData with finite features.
+
+    Raises:
+        UnknownNameError: No such dataset, or no such column in the file; says the nearest.
+        InputError: A file that is absent or empty, or a column that cannot be encoded.
+        DataMismatchError: A dataset in another version; says what differs.
+        DownloadError: The dataset is not on this machine and cannot be fetched.
+
+    Example:
+        >>> load_tabular("breast_cancer").features.shape
+        (569, 30)
+    """
+    dataset = resolve(source, TabularSet, TABLE_SUFFIXES)
+    if isinstance(dataset, Path):
+        return _load_own(dataset, target, ids)
+    if target is not None or ids is not None:
+        raise InputError(
+            f"target and ids must be left out for a dataset with a name; got target={target!r}, ids={ids!r} "
+            f"for {dataset.key!r}. They are for your own file: give its path."
+        )
+    if dataset.read is not None:
+        return _verify(replace(dataset.read(), name=dataset.key), dataset, dataset.origin)
+    where = locate(dataset, root)
+    path = where.path or fetch_table(dataset, progress=progress)
+    is_download = where.place != "RULER_DATA"
+    return _verify(_encode(read_table(path), dataset), dataset, str(path), is_download=is_download)
+
+
+def fetch_table(dataset: TabularSet, *, progress: bool = False) -> Path:
+    """Download a table into the cache, whatever is there already, if it verifies."""
+    path, download = find_home(dataset)
+    table = download(dataset, progress)
+    cache_folder().mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".download-", dir=cache_folder()) as folder:
+        candidate = Path(folder) / path.name
+        write_table(table, candidate)
+        _verify(_encode(read_table(candidate), dataset), dataset, dataset.origin, is_download=True)
+        write_atomically(path, candidate.read_bytes())
+    return path
+
+
+def _load_own(path: Path, target: str | None, ids: str | None) -> TabularData:
+    table = read_table(path)
+    columns = Registry(f"column of {path.name}", {str(name): name for name in table.columns})
+    if target is None:
+        raise InputError(
+            f"target must name the column with the classes; got None. {path.name} has {', '.join(columns)}."
+        )
+    codes, classes = encode_classes(table[columns[target]], target)
+    names: npt.NDArray[Any] = np.arange(len(table))
+    if ids is not None:
+        column = table[columns[ids]]
+        n_faulty = int((column.isna() | column.duplicated()).sum())
+        if n_faulty:
+            raise InputError(
+                f"ids column {ids!r} must name each record once; got {n_faulty} rows with a missing or repeated "
+                "id. Leave ids out to use row numbers."
+            )
+        names = column.to_numpy()
+        names = names if names.dtype.kind in "iu" else names.astype(str)
+    features = table.drop(columns=[columns[name] for name in (target, ids) if name is not None])
+    if features.shape[1] == 0:
+        raise InputError(f"{path.name} must have a column beside target and ids; got none. Add the features.")
+    return TabularData(
+        name=path.name,
+        features=encode_features(features),
+        target=codes,
+        feature_names=tuple(map(str, features.columns)),
+        classes=classes,
+        ids=names,
+    )
+
+
+def _encode(table: Any, dataset: TabularSet) -> TabularData:
+    features, labels = table.iloc[:, :-1], table.iloc[:, -1].astype(str)
+    try:
+        target = labels.map(dataset.class_of).to_numpy(dtype=np.int64)
+    except ValueError as error:
+        raise DataMismatchError(
+            f"last column of {dataset.title} must hold its classes; got something else ({error}). Remove the file and "
+            f"run: ruler data fetch {dataset.key}"
+        ) from error
+    return TabularData(
+        name=dataset.key,
+        features=encode_features(features),
+        target=target,
+        feature_names=tuple(map(str, features.columns)),
+        classes=dataset.classes,
+        ids=np.arange(len(table)),
+        note=dataset.note,
+    )
+
+
+def _verify(data: TabularData, dataset: TabularSet, source: str, *, is_download: bool = False) -> TabularData:
+    faults = [
+        f"{what}: {got} instead of {expected}"
+        for what, got, expected in [
+            ("rows", data.features.shape[0], dataset.n_rows),
+            ("features", data.features.shape[1], dataset.n_features),
+            ("content", data.content_hash[:12], dataset.content_hash[:12]),
+        ]
+        if expected and got != expected
+    ]
+    if faults and is_download and data.features.shape == (dataset.home_rows, dataset.n_features):
+        return replace(data, note=dataset.home_note)
+    if faults:
+        rule = "the rows measured here" if dataset.note else "the paper's version" if dataset.study else "as described"
+        advice = (
+            f"Put the right file at {dataset.file} in the folder that RULER_DATA names, or remove the wrong one and "
+            f"run: ruler data fetch {dataset.key}"
+        )
+        raise DataMismatchError(
+            f"{dataset.title} must be {rule}; got another from {source} ({'; '.join(faults)}). "
+            f"{advice if dataset.file else 'Correct its description, or what its function reads.'}"
+        )
+    return data

@@ -1,1 +1,0 @@
-"""Tables: named or your own, encoded, verified and split."""

@@ -1,1 +1,0 @@
-"""Texts: documents, cut into sentences."""

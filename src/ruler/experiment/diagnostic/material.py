@@ -1,0 +1,236 @@
+"""A diagnostic dataset -> what models are trained on, held out from them, and measured on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ruler.core.errors import InputError
+from ruler.core.types import IndexArray, Partition
+from ruler.data import (
+    DATASETS,
+    load_faces,
+    load_images,
+    load_tabular,
+    load_texts,
+    partition_groups,
+    partition_rows,
+    sample_rows,
+    split,
+)
+from ruler.experiment.diagnostic.vocabulary import Vocabulary, tokenize
+
+Array = npt.NDArray[Any]
+
+TABLE_ROWS = 100_000  # the paper's sample
+HELD_OUT_IDENTITIES = 0.15  # share of faces, whole identities, that no model sees: the control and the test set
+N_DOCUMENTS, N_HELD_OUT_DOCUMENTS = 1000, 200  # for training and for the control; the others can train a missing head
+SPLIT_SEED = 999
+SMOKE_ROWS, SMOKE_IMAGES, SMOKE_PEOPLE = 600, 96, 12
+SMOKE_SIDE = 8  # pixels: a smoke run also takes every fourth pixel or so
+SMOKE_DOCUMENTS, SMOKE_HELD_OUT_DOCUMENTS, SMOKE_SENTENCES, SMOKE_TOKENS = 12, 4, 4, 16  # sentences: of each
+MOST_TOKENS = 64  # the paper allows 128; 0.5% of these sentences have more than 64
+
+
+@dataclass(frozen=True, eq=False)
+class Language:
+    """What token numbers mean, and the model that knows them.
+
+    Args:
+        folder: Of the pretrained model.
+        description: Its name, for the results.
+        head_tokens: (m, n_tokens) distinct sentences that stand in no document that is forgotten, retained or held
+            out: a head that the folder lacks is trained on them.
+    """
+
+    folder: Path
+    description: str
+    vocabulary: Vocabulary
+    head_tokens: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Material:
+    """Records as a model takes them; training records first, held-out ones after them.
+
+    Args:
+        inputs: (n, ...) array; for texts token numbers (n, n_tokens), padded.
+        labels: (n,) classes; None for texts.
+        groups: (n,) whose record it is; None where every record stands for itself.
+        n_train: How many of the records are for training.
+        n_classes: Columns of the logits; for texts the size of the vocabulary.
+        scale: A forget fraction counts all records of the dataset: training records times this number.
+        language: Of texts: their model, its vocabulary, and sentences that no study uses.
+    """
+
+    inputs: Array
+    labels: IndexArray | None
+    groups: Array | None
+    n_train: int
+    n_classes: int
+    scale: float = 1.0
+    language: Language | None = None
+
+    @cached_property
+    def distinct(self) -> tuple[Array, IndexArray]:
+        """Distinct inputs, and which of them each record is: identical records are read once, and so tie exactly."""
+        flat = np.ascontiguousarray(self.inputs).reshape(len(self.inputs), -1)
+        rows = np.ascontiguousarray(flat).view(f"V{flat.dtype.itemsize * flat.shape[1]}").reshape(-1)
+        names: dict[bytes, int] = {}
+        place = np.fromiter((names.setdefault(row.tobytes(), len(names)) for row in rows), np.int64, len(rows))
+        first = np.unique(place, return_index=True)[1]
+        return self.inputs[first], place
+
+    def cut(self, fraction: float, seed: int, choice: Any) -> Partition:
+        """The training records to forget and to retain.
+
+        Raises:
+            InputError: As many as are trained on, or more.
+        """
+        if self.groups is None:
+            return partition_rows(self.n_train, fraction, seed=seed)
+        if fraction * self.scale >= 1:
+            raise InputError(
+                f"forget fraction must be below {1 / self.scale:.3g}, the share of records that are trained on; "
+                f"got {fraction:g}."
+            )
+        return partition_groups(self.groups[: self.n_train], fraction=fraction * self.scale, seed=seed, choice=choice)
+
+
+@lru_cache(maxsize=2)
+def load_material(dataset: str, size: str = "full", language_model: str | None = None) -> Material:
+    """Everything that a diagnostic study needs of a dataset; kept while a process works on it.
+
+    Args:
+        dataset: Key of a diagnostic dataset.
+        size: ``smoke`` takes a few hundred records.
+        language_model: Folder of a transformers model for texts; None looks for one.
+    """
+    kind = DATASETS[dataset].kind
+    if kind == "table":
+        return _load_table(dataset, size)
+    if kind == "images":
+        return _load_images(dataset, size)
+    if kind == "faces":
+        return _load_faces(dataset, size)
+    return _load_texts(dataset, size, language_model)
+
+
+def _load_table(dataset: str, size: str) -> Material:
+    data = load_tabular(dataset)
+    n_rows = SMOKE_ROWS if size == "smoke" else TABLE_ROWS
+    if len(data) > n_rows:
+        data = sample_rows(data, n_rows, seed=SPLIT_SEED)
+    parts = split(data)
+    return Material(
+        inputs=np.concatenate([parts.train_features, parts.test_features]),
+        labels=np.concatenate([parts.train_target, parts.test_target]),
+        groups=None,
+        n_train=len(parts.train_target),
+        n_classes=len(data.classes),
+    )
+
+
+def _load_images(dataset: str, size: str) -> Material:
+    parts = load_images(dataset)
+    n_train, n_test = (SMOKE_IMAGES, SMOKE_IMAGES // 2) if size == "smoke" else (len(parts.train), len(parts.test))
+    images = np.concatenate([parts.train.images[:n_train], parts.test.images[:n_test]])
+    return Material(
+        inputs=_normalise(_thin_out(images) if size == "smoke" else images, n_train),
+        labels=np.concatenate([parts.train.target[:n_train], parts.test.target[:n_test]]),
+        groups=None,
+        n_train=n_train,
+        n_classes=len(parts.train.classes),
+    )
+
+
+def _load_faces(dataset: str, size: str) -> Material:
+    faces = load_faces(dataset)
+    images, target, groups = faces.images, faces.target, np.asarray(faces.groups)
+    if size == "smoke":
+        kept = np.flatnonzero(np.isin(groups, _choose_few(groups, target)))
+        images, target, groups = _thin_out(images[kept]), target[kept], groups[kept]
+    control = partition_groups(groups, fraction=HELD_OUT_IDENTITIES, seed=SPLIT_SEED + 1)
+    order = np.concatenate([control.retain, control.forget])
+    n_train = len(control.retain)
+    return Material(
+        inputs=_normalise(images[order], n_train),
+        labels=target[order],
+        groups=groups[order],
+        n_train=n_train,
+        n_classes=len(faces.classes),
+        scale=len(order) / n_train,
+    )
+
+
+def _choose_few(groups: Array, target: IndexArray) -> Array:
+    """Those with the fewest images, of all classes by turns: a model of one class would have nothing to learn."""
+    names, first, sizes = np.unique(groups, return_index=True, return_counts=True)
+    turns = np.empty(len(names), dtype=np.int64)
+    for members in (np.flatnonzero(target[first] == label) for label in np.unique(target)):
+        turns[members[np.argsort(sizes[members], kind="stable")]] = np.arange(len(members))
+    few: Array = names[np.lexsort((sizes, turns))[:SMOKE_PEOPLE]]
+    return few
+
+
+def _load_texts(dataset: str, size: str, language_model: str | None) -> Material:
+    from ruler.models.bert_mlm import resolve_language_model
+
+    folder, description = resolve_language_model(language_model)
+    texts = load_texts(dataset)
+    documents = np.asarray(texts.documents)
+    is_smoke = size == "smoke"
+    n_train, n_control = (
+        (SMOKE_DOCUMENTS, SMOKE_HELD_OUT_DOCUMENTS) if is_smoke else (N_DOCUMENTS, N_HELD_OUT_DOCUMENTS)
+    )
+    contents = number_contents(documents, texts.sentences)  # both datasets hold the same transcriptions
+    drawn = np.random.RandomState(SPLIT_SEED).permutation(np.unique(contents))
+    names = np.split(drawn[: 2 * n_train] if is_smoke else drawn, [n_train, n_train + n_control])
+    place = np.arange(len(documents)) - np.searchsorted(documents, documents)  # in the document; they come in order
+    is_wanted = place < (SMOKE_SENTENCES if is_smoke else len(documents))
+    train, control, head = (np.flatnonzero(np.isin(contents, part) & is_wanted) for part in names)
+    order = np.concatenate([train, control])
+    used = [texts.sentences[i] for i in order]
+    unused = sorted({texts.sentences[i] for i in head}.difference(used))  # stock sentences are in all parts
+    tokens, vocabulary = tokenize([*used, *unused], folder, SMOKE_TOKENS if is_smoke else MOST_TOKENS)
+    return Material(
+        inputs=tokens[: len(order)],
+        labels=None,
+        groups=documents[order],
+        n_train=len(train),
+        n_classes=vocabulary.size,
+        language=Language(folder, description, vocabulary, tokens[len(order) :]),
+    )
+
+
+def number_contents(documents: Array, sentences: Sequence[str]) -> IndexArray:
+    """(n,) which text each sentence's document has; documents with the same sentences share a number.
+
+    Example:
+        >>> number_contents(np.array([0, 0, 1, 1, 2]), ["a", "b", "a", "b", "c"]).tolist()
+        [0, 0, 0, 0, 1]
+    """
+    content: dict[Any, list[str]] = {}
+    for document, sentence in zip(documents.tolist(), sentences, strict=True):
+        content.setdefault(document, []).append(sentence)
+    numbers: dict[tuple[str, ...], int] = {}
+    of_document = {document: numbers.setdefault(tuple(text), len(numbers)) for document, text in content.items()}
+    return np.array([of_document[document] for document in documents.tolist()], dtype=np.int64)
+
+
+def _thin_out(images: Array) -> Array:
+    step = max(1, min(images.shape[1:3]) // SMOKE_SIDE)
+    return images[:, ::step, ::step]
+
+
+def _normalise(images: Array, n_train: int) -> Array:
+    """(n, h, w, c) bytes -> (n, c, h, w) float32, each channel scaled by mean and deviation of the training images."""
+    scaled = np.ascontiguousarray(images.transpose(0, 3, 1, 2)).astype(np.float32) / np.float32(255)
+    mean = scaled[:n_train].mean(axis=(0, 2, 3), keepdims=True, dtype=np.float64)
+    deviation = scaled[:n_train].std(axis=(0, 2, 3), keepdims=True, dtype=np.float64)
+    normalised: Array = ((scaled - mean) / deviation).astype(np.float32)
+    return normalised

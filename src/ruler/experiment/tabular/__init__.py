@@ -1,1 +1,0 @@
-"""The engines of the tabular studies, and what they measure of a model."""

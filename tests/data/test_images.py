@@ -1,0 +1,229 @@
+import numpy as np
+import pytest
+
+from ruler.core.errors import DataMismatchError, FileFormatError, InputError, UnknownNameError
+from ruler.data import DATASETS, list_datasets, load_images
+from ruler.data.images import write_arrays
+
+
+@pytest.fixture
+def folder(tmp_path, image_bytes):
+    root = tmp_path / "pets"
+    for name, n_images in (("dog", 6), ("cat", 4)):
+        (root / name).mkdir(parents=True)
+        for number in range(n_images):
+            (root / name / f"{number}.png").write_bytes(image_bytes(seed=number))
+    return root
+
+
+@pytest.mark.parametrize("key", list_datasets("images"))
+def test_published_set_loads_verified(real_data, key):
+    entry = DATASETS[key]
+    parts = load_images(key, root=real_data)
+    assert parts.train.images.shape == (entry.n_train, *entry.image_shape)
+    assert parts.test.images.shape == (entry.n_test, *entry.image_shape)
+    assert parts.train.images.dtype == np.uint8
+    assert parts.train.classes == parts.test.classes == entry.classes
+    assert set(parts.train.target) == set(parts.test.target) == set(range(len(entry.classes)))
+    assert parts.train.note == entry.note
+    assert set(parts.train.ids).isdisjoint(parts.test.ids)
+    assert len(set(parts.train.ids)) == entry.n_train
+
+
+def test_the_first_cifar10_image_is_the_frog(real_data):
+    train = load_images("cifar10", root=real_data).train
+    assert train.classes[train.target[0]] == "frog"
+    assert train.images[0, 0, 0].tolist() == [59, 62, 63]  # the first pixel of the official data_batch_1
+
+
+def test_another_version_is_refused(tmp_path):
+    (tmp_path / "images").mkdir()
+    images, labels = np.zeros((4, 32, 32, 3), np.uint8), np.arange(4)
+    arrays = {"train_images": images, "train_labels": labels, "test_images": images, "test_labels": labels}
+    np.savez(tmp_path / "images" / "cifar10.npz", **arrays)
+    with pytest.raises(
+        DataMismatchError, match=r"CIFAR-10 must be the copy .* Load it by its path as data of your own"
+    ):
+        load_images("cifar10", root=tmp_path)
+    assert len(load_images(tmp_path / "images" / "cifar10.npz").train) == 4
+
+
+def test_folder_is_split_by_class(folder):
+    parts = load_images(folder, test_fraction=0.5)
+    assert parts.train.classes == ("cat", "dog")
+    assert np.bincount(parts.train.target).tolist() == np.bincount(parts.test.target).tolist() == [2, 3]
+    assert sorted([*parts.train.ids, *parts.test.ids]) == sorted(
+        p.relative_to(folder).as_posix() for p in folder.rglob("*.png")
+    )
+    again = load_images(str(folder), test_fraction=0.5)
+    assert again.content_hash == parts.content_hash
+    assert load_images(folder, test_fraction=0.5, seed=1).content_hash != parts.content_hash
+
+
+def test_name_of_a_folder_here_needs_no_slash_and_a_published_name_wins(folder, monkeypatch, tmp_path):
+    monkeypatch.chdir(folder.parent)
+    assert load_images("pets", test_fraction=0.5).train.name == "pets"
+    (folder.parent / "svhn").mkdir()
+    with pytest.raises(
+        UnknownNameError,
+        match=r"images dataset must be one of cifar10, cifar100, svhn; got 'pests'\. There is no file or folder",
+    ):
+        load_images("pests")
+    with pytest.raises(InputError, match=r"path must be an existing file or folder; got 'pests'\. Check the spelling"):
+        load_images("./pests", image_size=(2, 2))
+
+
+def test_parts_named_train_and_test_are_kept(tmp_path, folder):
+    both = tmp_path / "both"
+    both.mkdir()
+    for part in ("train", "test"):
+        (both / part).symlink_to(folder)
+    (folder / "dog" / "0.png").unlink()
+    parts = load_images(both)
+    assert len(parts.train) == len(parts.test) == 9
+
+
+@pytest.mark.parametrize("names", [("Train", "TEST"), ("training", "testing")])
+def test_parts_may_be_spelt_in_other_ways(tmp_path, folder, names):
+    (tmp_path / "both").mkdir()
+    for name in names:
+        (tmp_path / "both" / name).symlink_to(folder)
+    parts = load_images(tmp_path / "both")
+    assert (len(parts.train), len(parts.test), parts.train.classes) == (10, 10, ("cat", "dog"))
+    assert (parts.train.name, parts.test.name) == names
+
+
+def test_one_part_alone_is_split(tmp_path, folder):
+    (tmp_path / "whole").mkdir()
+    (tmp_path / "whole" / "train").symlink_to(folder)
+    assert load_images(tmp_path / "whole").content_hash == load_images(folder).content_hash
+
+
+@pytest.mark.parametrize(
+    "names",
+    [("train", "val"), ("test", "train", "val"), ("train", "training"), ("dev", "valid"), ("bus", "test", "train")],
+)
+def test_no_part_is_taken_for_a_class_or_dropped(tmp_path, folder, names):
+    (tmp_path / "parts").mkdir()
+    for name in names:
+        (tmp_path / "parts" / name).symlink_to(folder)
+    with pytest.raises(
+        InputError, match=f"must be train and test, or one alone; got {', '.join(names)}. Rename, merge or remove"
+    ):
+        load_images(tmp_path / "parts")
+
+
+def test_a_part_without_classes_is_told(tmp_path, folder):
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts" / "test").symlink_to(folder)
+    (tmp_path / "parts" / "train").symlink_to(folder / "cat")
+    with pytest.raises(InputError, match="train must have at least two subfolders, one per class; got 0"):
+        load_images(tmp_path / "parts")
+
+
+def test_a_class_may_be_named_as_a_part(folder):
+    (folder / "dog").rename(folder / "train")
+    assert load_images(folder, test_fraction=0.5).train.classes == ("cat", "train")
+
+
+def test_parts_with_other_classes_are_refused(tmp_path, folder, image_bytes):
+    both = tmp_path / "both"
+    (both / "train").mkdir(parents=True)
+    (both / "test").symlink_to(folder)
+    for name in ("cat", "cow"):
+        (both / "train" / name).mkdir()
+        (both / "train" / name / "a.png").write_bytes(image_bytes())
+    with pytest.raises(InputError, match=r"must have the same classes and image size; got 2 classes of .* and 2 of"):
+        load_images(both)
+
+
+def test_image_size_is_for_folders_alone(folder, tmp_path):
+    assert load_images(folder, test_fraction=0.5, image_size=(2, 3)).train.images.shape == (5, 2, 3, 3)
+    with pytest.raises(
+        InputError, match=r"image_size must be left out for a dataset with a name; got \(8, 8\) for 'svhn'"
+    ):
+        load_images("svhn", image_size=(8, 8))
+    (tmp_path / "x.npz").touch()
+    with pytest.raises(InputError, match=r"image_size must be left out for an \.npz file; got \(8, 8\)"):
+        load_images(tmp_path / "x.npz", image_size=(8, 8))
+
+
+@pytest.mark.parametrize("image_size", [(0, 5), (5, -1), (4,), (4, 4, 3), 8, (8.5, 8), (True, 8), "88", ("8", "8")])
+def test_image_size_is_a_height_and_a_width(folder, tmp_path, image_size):
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "train-0.parquet").touch()
+    for path in (folder, tmp_path / "set"):
+        with pytest.raises(
+            InputError, match=r"image_size must be height and width, two whole numbers of at least 1; got .* Give \(32"
+        ):
+            load_images(path, image_size=image_size)
+
+
+def test_image_size_may_come_in_any_row(folder):
+    for image_size in ([2, 3], np.array([2, 3])):
+        assert load_images(folder, test_fraction=0.5, image_size=image_size).test.images.shape == (5, 2, 3, 3)
+
+
+def test_dataset_with_unknown_parts(tmp_path, image_bytes):
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    def save(content, parts=("validation", "extra")):
+        for part in parts:
+            table = pa.table({"image": [content, content], "label": [0, 1]})
+            pyarrow.parquet.write_table(table, tmp_path / f"{part}-0.parquet")
+
+    save(b"")
+    with pytest.raises(FileFormatError, match="must be a PNG or JPEG image"):
+        load_images(tmp_path)
+    save(image_bytes())
+    with pytest.raises(InputError, match="parts must be train and test, or one alone; got extra, validation"):
+        load_images(tmp_path)
+    for path in tmp_path.iterdir():
+        path.unlink()
+    save(image_bytes(), ("train", "test", "validation"))
+    with pytest.raises(InputError, match=r"one alone; got test, train, validation\. Rename, merge or remove parts"):
+        load_images(tmp_path)
+
+
+def _arrays(**changes):
+    images = np.zeros((3, 2, 2, 3), np.uint8)
+    labels = np.array([0, 2, 1], dtype=np.uint8)
+    return {"train_images": images, "train_labels": labels, "test_images": images, "test_labels": labels} | changes
+
+
+def test_names_of_classes_come_from_the_file_or_are_numbers(tmp_path):
+    path = tmp_path / "deep" / "x.npz"
+    write_arrays(path, _arrays())
+    parts = load_images(path)
+    assert (parts.train.classes, parts.train.target.dtype) == (("0", "1", "2"), np.int64)
+    assert parts.test.ids.tolist() == ["test/0", "test/1", "test/2"]
+    write_arrays(path, _arrays(label_names=np.array(["a", "b", "c"]), note=np.array("mine")))
+    parts = load_images(path)
+    assert (parts.train.classes, parts.train.note) == (("a", "b", "c"), "mine")
+
+
+def test_array_that_is_absent_or_no_class(tmp_path):
+    path = tmp_path / "x.npz"
+    write_arrays(path, {"train_images": np.zeros(1), "test_images": np.zeros(1)})
+    with pytest.raises(
+        FileFormatError, match=r"x\.npz must hold the arrays .* got none named train_labels, test_labels"
+    ):
+        load_images(path)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"train_labels": np.array([0.0, 1.0, 2.0])},
+        {"train_labels": np.array(["a", "b", "c"])},
+        {"test_labels": np.array([0, 1, 10**12])},
+        {"test_labels": np.array(1)},
+        {"train_images": np.array(1)},
+    ],
+)
+def test_images_or_labels_of_another_form(tmp_path, changes):
+    path = tmp_path / "x.npz"
+    write_arrays(path, _arrays(**changes))
+    with pytest.raises(FileFormatError, match=r"must hold images .* a whole number below 1,000,000; got shape"):
+        load_images(path)

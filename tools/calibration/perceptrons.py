@@ -6,7 +6,7 @@ from functools import cache
 
 import numpy as np
 import torch
-from ruler.training.ensemble.descent import Group, descend_groups
+from ruler.training.ensemble import Group, descend_groups
 from torch.nn import functional
 
 from calibration.world import SIDES, Model

@@ -207,7 +207,7 @@ def tabulate_reasons(rows: list[Row]) -> str:
             (one["equivalence_p"] if one["equivalence_p"] is not None else 1.0) > _ALPHA
         ),
         "too much may be left": lambda one: (
-            bool(one["is_seen"])
+            bool(one.get("is_strongest"))
             and (one["share_left_upper"] if one["share_left_upper"] is not None else np.inf) >= _SHARE_LIMIT
         ),
     }

@@ -6,14 +6,13 @@ from functools import cache
 
 import numpy as np
 import torch
-from ruler.training.ensemble import Group, descend_groups
 from torch.nn import functional
 
 from calibration.world import SIDES, Model
 from ruler.core.types import Embeddings
 from ruler.data import load_tabular
 from ruler.models.tabular_mlp import TabularMLP
-from ruler.training.ensemble import MLPShape, StackedMLP
+from ruler.training.ensemble import Group, MLPShape, StackedMLP, descend_groups
 from ruler.training.ensemble.gradient import Pass
 from ruler.training.loop import optimize
 from ruler.training.settings import TrainingSettings

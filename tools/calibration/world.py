@@ -108,6 +108,7 @@ def describe(report: Any) -> Row:
             "spread": _finite(metric.spread),
             "equivalence_p": _finite(metric.equivalence_p_value),
             "is_seen": None if metric.sensitivity is None else bool(metric.sensitivity.is_seen),
+            "is_strongest": metric.sensitivity is not None and bool(metric.sensitivity.is_strongest),
             "seen_in": None if metric.sensitivity is None else metric.sensitivity.source,
             "share_left_upper": _finite(metric.share_left_upper),
             "test": metric.test,

@@ -192,18 +192,16 @@ def _audit_config(
             raise InputError(f"--layer must be used with [models]; got [embeddings] in {path}. Leave it out.")
         places = locate({**config.embeddings.model_dump(exclude={"strata"}), "groups": config.groups}, path.parent)
         return _audit_folders(places, settings, strata=config.embeddings.strata)
-    bundle = load_bundle(config, path.parent)
+    arguments, files = load_bundle(config, path.parent)
     chosen = layers or (config.models.layer if config.models else None)
     report = audit_models(
-        **bundle.models,
-        **bundle.records,
+        **arguments,
         layer=chosen[0] if isinstance(chosen, list) and len(chosen) == 1 else chosen,
-        groups=bundle.groups,
         device=device,
         progress=not quiet,
         settings=settings,
     )
-    return _note_files(report, bundle.files)
+    return _note_files(report, files)
 
 
 def _audit_folders(places: "Places", settings: "AuditSettings", *, strata: str | None = None) -> "Report":

@@ -12,7 +12,7 @@ from torch.utils.data import BatchSampler, DataLoader, IterableDataset, Sequenti
 
 from ruler.core.arithmetic import iterate_blocks
 from ruler.core.errors import InputError
-from ruler.embeddings.inputs import Inlet, Key, Labels, collate, collate_labels, to_tensor
+from ruler.embeddings.inputs import ForwardSignature, Key, Labels, collate, collate_labels, to_tensor
 
 _WIDEST_FEATURES = 1000
 _BESIDE = {"ids": ("id", "ids"), "groups": ("groups", "group"), "strata": ("strata",)}
@@ -83,7 +83,7 @@ class Source:
     is_rereadable: bool = True
 
 
-def open_source(data: Any, inlet: Inlet, batch_size: int) -> Source:
+def open_source(data: Any, signature: ForwardSignature, batch_size: int) -> Source:
     """Data of any supported kind as a source of batches.
 
     Raises:
@@ -92,13 +92,13 @@ def open_source(data: Any, inlet: Inlet, batch_size: int) -> Source:
     if isinstance(data, IterableDataset):
         data = DataLoader(data, batch_size=batch_size)
     if isinstance(data, DataLoader):
-        return _open_loader(data, inlet)
+        return _open_loader(data, signature)
     if isinstance(data, Mapping):
-        return _open_columns(data, inlet, batch_size)
+        return _open_columns(data, signature, batch_size)
     if _is_array(data) or (isinstance(data, tuple) and data and all(map(_is_array, data))):
-        return _open_columns(data, inlet, batch_size)
+        return _open_columns(data, signature, batch_size)
     if hasattr(data, "__len__") and hasattr(data, "__getitem__") and not isinstance(data, str):
-        return _open_items(data, inlet, batch_size)
+        return _open_items(data, signature, batch_size)
     raise InputError(
         "data must be a tensor, an array, a tuple or dict of them, a Dataset with a length, a list of "
         f"records or a DataLoader; got {type(data).__name__}."
@@ -113,20 +113,20 @@ def check_repeatable(source: Source, first: Batch) -> None:
     """
     if not source.is_rereadable:
         return
-    again = next(source.read())
-    if not all(_are_equal(first.columns[key], again.columns.get(key)) for key in first.columns):
+    again = next(source.read()).columns
+
+    def is_same(a: Tensor, b: Tensor | None) -> bool:
+        return b is not None and a.shape == b.shape and bool(((a == b) | ((a != a) & (b != b))).all())
+
+    if not all(is_same(values, again.get(key)) for key, values in first.columns.items()):
         raise InputError(
             "data must give the same records each time it is read; the first batch, read twice, differs. "
             "Turn off random augmentation."
         )
 
 
-def _are_equal(a: Tensor, b: Tensor | None) -> bool:
-    return b is not None and a.shape == b.shape and bool(((a == b) | ((a != a) & (b != b))).all())
-
-
-def _open_columns(data: Any, inlet: Inlet, batch_size: int) -> Source:
-    columns, labels = inlet.pick(data), inlet.pick_label(data)
+def _open_columns(data: Any, signature: ForwardSignature, batch_size: int) -> Source:
+    columns, labels = signature.pick(data), signature.pick_label(data)
     if any(getattr(value, "ndim", 1) == 0 for value in columns.values()):
         raise InputError("data must have one row per record; got a single number. Give arrays (n, ...).")
     lengths = {key: len(value) for key, value in columns.items()}
@@ -136,12 +136,12 @@ def _open_columns(data: Any, inlet: Inlet, batch_size: int) -> Source:
     if labels is not None and (not hasattr(labels, "__len__") or len(labels) != n_records):
         got = len(labels) if hasattr(labels, "__len__") else type(labels).__name__
         raise InputError(f"labels must be one per record, {n_records} in all; got {got}. Give one for each.")
-    beside = _checked(_beside_in(data, inlet) if isinstance(data, Mapping) else {}, n_records)
+    beside = _checked(_beside_in(data, signature) if isinstance(data, Mapping) else {}, n_records)
     if not all(map(_is_array, columns.values())):  # an encoding without return_tensors: lists of token lists
         records = [{key: value[row] for key, value in columns.items()} for row in range(n_records)]
         if labels is not None:
             records = [{**record, "labels": label} for record, label in zip(records, labels, strict=True)]
-        return replace(_open_items(records, inlet, batch_size), beside=beside)
+        return replace(_open_items(records, signature, batch_size), beside=beside)
     if labels is not None and not isinstance(labels, Tensor) and _is_array(labels):
         labels = np.asarray(labels)
 
@@ -157,39 +157,39 @@ def _open_columns(data: Any, inlet: Inlet, batch_size: int) -> Source:
     return Source(read, n_records, len(blocks), beside)
 
 
-def _open_items(items: Any, inlet: Inlet, batch_size: int) -> Source:
+def _open_items(items: Any, signature: ForwardSignature, batch_size: int) -> Source:
     n_records = len(items)
     blocks = iterate_blocks(n_records, batch_size)
 
     def read() -> Iterator[Batch]:
         for start, stop in blocks:
             records = [items[row] for row in range(start, stop)]
-            found = [_beside_in(record, inlet) if isinstance(record, Mapping) else {} for record in records]
+            found = [_beside_in(record, signature) if isinstance(record, Mapping) else {} for record in records]
             beside = {
                 name: np.asarray([one[name] for one in found]) for name in found[0] if all(name in one for one in found)
             }
             yield Batch(
-                collate([inlet.pick(record) for record in records], inlet),
-                collate_labels([inlet.pick_label(record) for record in records]),
+                collate([signature.pick(record) for record in records], signature),
+                collate_labels([signature.pick_label(record) for record in records]),
                 beside,
             )
 
     return Source(read, n_records, len(blocks), _checked(_beside_of(items), n_records))
 
 
-def _open_loader(loader: "DataLoader[Any]", inlet: Inlet) -> Source:
+def _open_loader(loader: "DataLoader[Any]", signature: ForwardSignature) -> Source:
     _check_in_order(loader)
     is_iterable = isinstance(loader.dataset, IterableDataset)
     n_records = None if is_iterable or loader.batch_size is None else len(loader.dataset)  # type: ignore[arg-type]
 
     def read() -> Iterator[Batch]:
         for value in loader:
-            columns = {key: to_tensor(part) for key, part in inlet.pick(value).items()}
-            labels = inlet.pick_label(value)
+            columns = {key: to_tensor(part) for key, part in signature.pick(value).items()}
+            labels = signature.pick_label(value)
             yield Batch(
                 columns,
                 None if labels is None else _as_labels(labels),
-                _beside_in(value, inlet) if isinstance(value, Mapping) else {},
+                _beside_in(value, signature) if isinstance(value, Mapping) else {},
             )
 
     beside = _beside_of(loader.dataset)
@@ -237,9 +237,9 @@ def _as_labels(labels: Any) -> Labels | None:
     return collate_labels(list(labels)) if hasattr(labels, "__len__") and not isinstance(labels, str) else None
 
 
-def _beside_in(record: Mapping[str, Any], inlet: Inlet) -> dict[str, npt.NDArray[Any]]:
+def _beside_in(record: Mapping[str, Any], signature: ForwardSignature) -> dict[str, npt.NDArray[Any]]:
     """What a record, or a batch of records, carries beside its inputs."""
-    fed = (*inlet.required, *inlet.optional)
+    fed = (*signature.required, *signature.optional)
     found = {}
     for name, keys in _BESIDE.items():
         key = next((key for key in keys if key in record and (name == "ids" or key not in fed)), None)

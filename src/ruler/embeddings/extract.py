@@ -24,7 +24,7 @@ _MOST_FEATURES = 1 << 26  # numbers; 512 MB as float64
 
 @dataclass(frozen=True, eq=False)
 class ModelReading:
-    """All that one model gives about the records of one data set.
+    """All that one model says about the records of one data set.
 
     Args:
         layers: By layer in forward order; the last is the main one. Embeddings hold no losses yet.
@@ -155,14 +155,7 @@ def read_model(
 ) -> ModelReading:
     """`embed`, with what else the same pass shows: hits, kinds of loss, or why there are no losses.
 
-    Args:
-        model: As in `embed`, like the other arguments.
-        data: The records.
-        layer: One name, several, "all" or None.
-        batch_size: Records per forward pass.
-        device: Where to run.
-        progress: Show a progress bar.
-        n_most: Read the first so many records only.
+    Arguments as `embed`; with ``n_most``, only the first so many records are read.
 
     Example:
         >>> import torch
@@ -177,17 +170,17 @@ def read_model(
     check_number(batch_size, "batch_size", minimum=1, is_whole=True)
     module = forward.bare_module(model)
     with forward.undisturbed(module, device) as run_device:
-        reading = forward.plan_reading(module, layer)
-        source = open_source(data, reading.inlet, batch_size if n_most is None else min(batch_size, n_most))
+        reader = forward.plan_reader(module, layer)
+        source = open_source(data, reader.signature, batch_size if n_most is None else min(batch_size, n_most))
         stream = source.read()
         first = next(stream, None)
         if first is None:
             raise InputError("data must hold at least one record; got 0. Give the records to embed.")
         check_repeatable(source, first)
-        start = first.placed(run_device, reading.input_dtype)
-        reading = reading.settle(start)
-        passed = forward.read_stably(reading, start)
-        pooling, meter = passed.pooling, LossMeter(reading)
+        start = first.placed(run_device, reader.input_dtype)
+        reader = reader.settle(start)
+        passed = forward.read_stably(reader, start)
+        pooling, meter = passed.pooling, LossMeter(reader)
         stacks = {name: _Stack(source.n_records, n_most) for name in passed.rows}
         beside: list[Mapping[str, npt.NDArray[Any]]] = []
         labels: list[Labels | None] = []
@@ -195,8 +188,8 @@ def read_model(
         is_shown = progress and source.n_batches is not None
         for batch in track(chain([first], stream), "embedding", n_items=source.n_batches or 0, is_shown=is_shown):
             if batch is not first:
-                start = batch.placed(run_device, reading.input_dtype)
-                passed = reading.read(start)
+                start = batch.placed(run_device, reader.input_dtype)
+                passed = reader.read(start)
             for name, rows in passed.rows.items():
                 stacks[name].add(rows)
             meter.add(start, passed.output)

@@ -45,9 +45,11 @@ def load_embeddings(path: str | os.PathLike[str], *, strata: str | None = None) 
     that ``strata`` names. Beside ``rows.npy``, ids lie in ``rows.ids.npy``. Without ids, the records are named 0..n-1.
     Whether the embeddings are finite is checked where they are used.
 
-    A folder is one matrix in shards: its .npy, .parquet and .safetensors files, sorted by name (as text: number them
-    with leading zeros), one under the other; tables must have the same columns. It may be larger than memory: .npy
-    and .safetensors are read in place, .parquet is unpacked to a temporary file.
+    A folder is one matrix in shards: its .npy, .parquet and .safetensors files, sorted by name (as text on every
+    system: ``rows-10`` comes before ``rows-2``, but after ``rows-02``), one under the other; hidden files, files with
+    other endings and subfolders are passed over. Either every shard has ids or none, likewise labels, losses, groups
+    and strata; tables must have the same columns; numbers are read in a precision that holds them all. A folder may be
+    larger than memory: .npy and .safetensors are read in place, .parquet is unpacked to a temporary file.
 
     Args:
         path: A file ending in .npy, .npz, .parquet, .safetensors or .pt, or a folder of shards.
@@ -58,7 +60,7 @@ def load_embeddings(path: str | os.PathLike[str], *, strata: str | None = None) 
 
     Raises:
         FileFormatError: Missing, truncated, of another kind, in need of pickle, far larger inside than outside, with
-            several entries that may be the matrix, or shards that do not fit together.
+            several entries that may be the matrix, or shards that do not fit together or only differ in their endings.
         MissingPackageError: The format's package is not installed.
 
     Example:
@@ -67,10 +69,15 @@ def load_embeddings(path: str | os.PathLike[str], *, strata: str | None = None) 
         ...     save_embeddings(Embeddings(np.eye(2), ids=["ann", "bob"]), f"{folder}/rows.npz")
         ...     load_embeddings(f"{folder}/rows.npz").ids.tolist()
         ['ann', 'bob']
+        >>> shards = Path(tempfile.mkdtemp())
+        >>> for i in range(3):
+        ...     np.save(shards / f"rows-{i}.npy", np.full((2, 4), i))
+        >>> load_embeddings(shards).values[[5, 0]].tolist()
+        [[2, 2, 2, 2], [0, 0, 0, 0]]
     """
     file = Path(path)
     if file.is_dir():
-        return open_shards(file, strata)
+        return _open_shards(file, strata)
     if not file.is_file():
         raise FileFormatError(
             f"{file} must be an embedding file or a folder of them; got nothing there. Check the path."
@@ -119,33 +126,8 @@ def _has_format(file: Path) -> bool:
     return file.suffix.lower() in FORMATS
 
 
-def open_shards(folder: Path, strata: str | None = None) -> Embeddings:
-    """The shards of a folder, sorted by name, as one matrix whose rows are read when asked for.
-
-    Names are compared as text, on every system: ``rows-10`` comes before ``rows-2``, but after ``rows-02``.
-
-    Passed over: hidden files, files with other endings, subfolders, and ``*.ids.npy``, which names the rows of the .npy
-    shard beside it. Either every shard names its rows or none does; likewise with labels, losses, groups and strata.
-    Numbers of different precision are read in one that holds them all. Shards may leave out the layer that they were
-    read at, as .npy must.
-
-    Args:
-        folder: With .npy, .parquet or .safetensors files; number them with leading zeros.
-        strata: The column or array that serves as strata, if it is not called so.
-
-    Raises:
-        FileFormatError: No shard; one that is broken, empty, in need of pickle, or of another width or layer; tables
-            with other columns; ids for some shards only, of two kinds, or without a shard; shards that only differ in
-            their endings; .npz or .pt files, which cannot be read in parts.
-
-    Example:
-        >>> import tempfile
-        >>> folder = Path(tempfile.mkdtemp())
-        >>> for i in range(3):
-        ...     np.save(folder / f"rows-{i}.npy", np.full((2, 4), i))
-        >>> open_shards(folder).values[[5, 0]].tolist()
-        [[2, 2, 2, 2], [0, 0, 0, 0]]
-    """
+def _open_shards(folder: Path, strata: str | None) -> Embeddings:
+    """The shards of a folder as one matrix whose rows are read when asked for."""
     with reading_safely(folder):
         files = _list_shards(folder)
     opened: list[Opened] = []

@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from ruler.core.errors import LayerNotFoundError
+from ruler.core.optional import load_optional
 
 INPUT_MARK = ":input"
 HEAD_NAMES = ("fc", "classifier", "head", "score", "classification_head", "qa_outputs", "lm_head", "cls")
@@ -16,7 +17,7 @@ _LAST_TOKEN_HEADS = ("lm_head", "score")
 
 
 @dataclass(frozen=True, eq=False)
-class Tap:
+class ReadPoint:
     """A place in a model where vectors are read.
 
     Args:
@@ -33,7 +34,7 @@ class Tap:
 
     @property
     def label(self) -> str:
-        """The text that ``find_layer`` turns into this tap again."""
+        """The text that ``find_layer`` turns into this point again."""
         return self.name + INPUT_MARK * self.reads_input
 
 
@@ -44,8 +45,8 @@ class _Call:
     n_outputs: int
 
 
-def find_layer(model: nn.Module, layer: str, *, is_causal: bool = False) -> Tap:
-    """The tap at a layer that the caller names.
+def find_layer(model: nn.Module, layer: str, *, is_causal: bool = False) -> ReadPoint:
+    """The point at a layer that the caller names.
 
     Raises:
         LayerNotFoundError: No module of that name; says which is near.
@@ -61,11 +62,11 @@ def find_layer(model: nn.Module, layer: str, *, is_causal: bool = False) -> Tap:
             "See dict(model.named_modules())."
         )
     is_last = is_causal or name.rpartition(".")[2] in _LAST_TOKEN_HEADS or isinstance(modules[name], nn.RNNBase)
-    return Tap(modules[name], name, layer != name, is_last)
+    return ReadPoint(modules[name], name, layer != name, is_last)
 
 
-def find_head_input(model: nn.Module, run: Callable[[], Any], *, is_causal: bool = False) -> Tap:
-    """The tap at the input of the task head, found by watching one forward pass.
+def find_head_input(model: nn.Module, run: Callable[[], Any], *, is_causal: bool = False) -> ReadPoint:
+    """The point at the input of the task head, found by watching one forward pass.
 
     Args:
         model: The model that ``run`` runs.
@@ -75,29 +76,46 @@ def find_head_input(model: nn.Module, run: Callable[[], Any], *, is_causal: bool
     Raises:
         LayerNotFoundError: Nothing that looks like a task head ran.
     """
-    heads = {child: name for name, child in _named_children(model) if name in HEAD_NAMES}
-    calls, output = _watch(model, set(heads), run)
+    children = list(model.named_children())
+    while len(children) == 1 and children[0][0] not in HEAD_NAMES:  # a wrapper around the real model
+        children = list(children[0][1].named_children())
+    heads = {child: name for name, child in children if name in HEAD_NAMES}
+    calls: list[_Call] = []
+
+    def note(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+        n_dims = next((tensor.ndim for tensor in tensors_in((args, kwargs))), 0)
+        calls.append(_Call(module, n_dims, sum(tensor.numel() for tensor in tensors_in(output))))
+
+    watched = [module for module in model.modules() if isinstance(module, nn.Linear) or module in heads]
+    handles = [module.register_forward_hook(note, with_kwargs=True) for module in watched]
+    try:
+        output = run()
+    finally:
+        for handle in handles:
+            handle.remove()
     head = next((call for call in reversed(calls) if call.module in heads), None)
     if head is None:
         chosen, is_last = _last_linear(calls, output), False
     else:
         name = heads[head.module]
+        inside = set(head.module.modules())
+        linears = [call for call in calls if call.module in inside and isinstance(call.module, nn.Linear)]
         is_token_head = name in _TOKEN_HEADS and head.n_input_dims == 3
-        chosen = head if is_token_head else _last_linear_inside(head, calls)
+        chosen = head if is_token_head or not linears else linears[-1]
         is_last = name in _LAST_TOKEN_HEADS
     names = {module: name for name, module in model.named_modules()}
-    return Tap(chosen.module, names[chosen.module], True, is_causal or is_last)
+    return ReadPoint(chosen.module, names[chosen.module], True, is_causal or is_last)
 
 
-def find_blocks(model: nn.Module, main: Tap, run: Callable[[], Any], n_rows: int) -> list[Tap]:
-    """The blocks that a record passes on its way to the main tap, in forward order, with the main tap last.
+def find_blocks(model: nn.Module, main: ReadPoint, run: Callable[[], Any], n_rows: int) -> list[ReadPoint]:
+    """The blocks that a record passes on its way to the main point, in forward order, with the main point last.
 
-    These are the modules beside the main tap's ancestors: the children of a ``Sequential``, the stages of a ResNet, and
-    in place of a list of blocks, as transformers have, the blocks. Only those that run once and give one vector,
+    These are the modules beside the main point's ancestors: the children of a ``Sequential``, the stages of a ResNet,
+    and in place of a list of blocks, as transformers have, the blocks. Only those that run once and give one vector,
     sequence or feature map per record count.
 
     Args:
-        model: The whole model, whose names the taps bear.
+        model: The whole model, whose names the points bear.
         main: Where the representation is read.
         run: Performs a forward pass.
         n_rows: Records in that pass.
@@ -113,7 +131,7 @@ def find_blocks(model: nn.Module, main: Tap, run: Callable[[], Any], n_rows: int
         candidates = _listed_blocks(main.module) or list(main.module.children())
     while len(candidates) < 2 and any(list(one.children()) for one in candidates):  # a wrapper around the real blocks
         candidates = [child for one in candidates for child in (list(one.children()) or [one])]
-    ran: list[nn.Module | None] = []  # None: the main tap
+    ran: list[nn.Module | None] = []  # None: the main point
 
     def note(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         tensor = main_tensor(output)
@@ -165,35 +183,6 @@ def _listed_blocks(module: nn.Module) -> list[nn.Module]:
     return []
 
 
-def _named_children(model: nn.Module) -> list[tuple[str, nn.Module]]:
-    children = list(model.named_children())
-    while len(children) == 1 and children[0][0] not in HEAD_NAMES:  # a wrapper around the real model
-        children = list(children[0][1].named_children())
-    return children
-
-
-def _watch(model: nn.Module, heads: set[nn.Module], run: Callable[[], Any]) -> tuple[list[_Call], Any]:
-    calls: list[_Call] = []
-
-    def note(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
-        n_dims = next((tensor.ndim for tensor in tensors_in((args, kwargs))), 0)
-        calls.append(_Call(module, n_dims, sum(tensor.numel() for tensor in tensors_in(output))))
-
-    watched = [module for module in model.modules() if isinstance(module, nn.Linear) or module in heads]
-    handles = [module.register_forward_hook(note, with_kwargs=True) for module in watched]
-    try:
-        return calls, run()
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-def _last_linear_inside(head: _Call, calls: list[_Call]) -> _Call:
-    inside = set(head.module.modules())
-    linears = [call for call in calls if call.module in inside and isinstance(call.module, nn.Linear)]
-    return linears[-1] if linears else head
-
-
 def _last_linear(calls: list[_Call], output: Any) -> _Call:
     if not calls:
         raise LayerNotFoundError(
@@ -207,3 +196,51 @@ def _last_linear(calls: list[_Call], output: Any) -> _Call:
             f"no child named {', '.join(HEAD_NAMES)}. Name the layer to read."
         )
     return calls[-1]
+
+
+def is_huggingface(model: nn.Module) -> bool:
+    """Whether this is a transformers model, also one wrapped by an adapter library."""
+    return hasattr(model, "base_model_prefix") and hasattr(model, "config")
+
+
+def find_trunk(model: Any) -> tuple[str, nn.Module] | None:
+    """The part whose last hidden state is the representation, with its name; None if a head must be found.
+
+    That is the base model under a vocabulary head, and the model itself where it has no head.
+
+    Raises:
+        LayerNotFoundError: An encoder-decoder with a vocabulary head, which has two candidates.
+    """
+    trunk = getattr(model, model.base_model_prefix, None)
+    if model.get_output_embeddings() is not None:
+        if trunk is None or getattr(model.config, "is_encoder_decoder", False):
+            raise LayerNotFoundError(
+                f"layer must be named for {type(model).__name__}, which has an encoder and a decoder. "
+                "Name one, or embed model.get_encoder()."
+            )
+        return model.base_model_prefix, trunk
+    has_head = any(name in HEAD_NAMES for name, _ in model.named_children())
+    return None if trunk is not None or has_head else ("", model)
+
+
+def is_causal(model: Any) -> bool:
+    """Whether a token knows only those before it, so that the last token stands for the sequence."""
+    if getattr(model.config, "is_decoder", False) or model.can_generate():
+        return True
+    auto = load_optional("transformers.models.auto.modeling_auto", "embedding a Hugging Face model")
+    kind = model.config.model_type
+    # encoders such as BERT can be set up as decoders, so they are in the first table too
+    return kind in auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and kind not in auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
+
+
+def predicts_next_token(model: Any) -> bool:
+    """Whether labels, which are token ids, count one place further on, as in causal language models."""
+    if not is_huggingface(model) or model.get_output_embeddings() is None:
+        return False
+    return is_causal(model) and not getattr(model.config, "is_encoder_decoder", False)
+
+
+def padding_of(model: Any) -> Mapping[str, int]:
+    """What fills up short sequences, by parameter of forward; 0 for parameters that are not named."""
+    pad = getattr(model.config, "pad_token_id", None)
+    return {} if pad is None else {"input_ids": int(pad)}

@@ -25,7 +25,7 @@ _NEVER_FED = {*_LABEL_NAMES, "id", "ids"}
 
 
 @dataclass(frozen=True)
-class Inlet:
+class ForwardSignature:
     """What a model's forward takes.
 
     Args:
@@ -71,7 +71,12 @@ class Inlet:
             for key, value in record.items()
             if (key in known or not known) and (key not in _NEVER_FED or key in self.required)
         }
-        self._check_spelling([key for key in record if key not in known and known], fed)
+        open_names = [name for name in known if name not in fed]
+        for key in (key for key in record if key not in known and known):
+            if near := difflib.get_close_matches(str(key), open_names, n=1, cutoff=0.9):
+                raise InputError(
+                    f"data keys must be parameters of the model's forward; got {key!r}. Did you mean {near[0]!r}?"
+                )
         missing = [name for name in self.required if name not in fed]
         if missing or not fed:
             raise InputError(
@@ -79,14 +84,6 @@ class Inlet:
                 f"got {', '.join(map(str, record))}. Rename the keys to the parameters of forward."
             )
         return fed
-
-    def _check_spelling(self, unknown: list[str], fed: dict[Key, Any]) -> None:
-        open_names = [name for name in (*self.required, *self.optional) if name not in fed]
-        for key in unknown:
-            if near := difflib.get_close_matches(str(key), open_names, n=1, cutoff=0.9):
-                raise InputError(
-                    f"data keys must be parameters of the model's forward; got {key!r}. Did you mean {near[0]!r}?"
-                )
 
     def _count_fed(self, n_parts: int) -> int:
         if self.only_named:
@@ -107,18 +104,20 @@ class Inlet:
         return n_required
 
 
-def read_inlet(model: nn.Module, *, only_named: bool = False, padding: Mapping[str, int] | None = None) -> Inlet:
-    """The inlet of a model, from the signature of its forward."""
+def read_signature(
+    model: nn.Module, *, only_named: bool = False, padding: Mapping[str, int] | None = None
+) -> ForwardSignature:
+    """What a model's forward takes."""
     required: list[str] = []
     optional: list[str] = []
     for name, parameter in inspect.signature(model.forward).parameters.items():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             continue
         (required if parameter.default is parameter.empty else optional).append(name)
-    return Inlet(tuple(required), tuple(optional), only_named, padding or {})
+    return ForwardSignature(tuple(required), tuple(optional), only_named, padding or {})
 
 
-def collate(records: Sequence[dict[Key, Any]], inlet: Inlet) -> dict[Key, Tensor]:
+def collate(records: Sequence[dict[Key, Any]], signature: ForwardSignature) -> dict[Key, Tensor]:
     """Records become one batch: equal shapes are stacked, named sequences of unequal length are padded.
 
     Where padding was needed and forward takes an ``attention_mask`` that the records lack, it is made.
@@ -136,9 +135,9 @@ def collate(records: Sequence[dict[Key, Any]], inlet: Inlet) -> dict[Key, Tensor
             columns[key] = torch.stack(parts)
         elif isinstance(key, str) and -1 not in lengths:
             columns[key] = nn.utils.rnn.pad_sequence(
-                parts, batch_first=True, padding_value=float(inlet.padding.get(key, 0))
+                parts, batch_first=True, padding_value=float(signature.padding.get(key, 0))
             )
-            if "attention_mask" in inlet.optional and "attention_mask" not in records[0]:
+            if "attention_mask" in signature.optional and "attention_mask" not in records[0]:
                 ones = [torch.ones(len(part), dtype=torch.int64) for part in parts]
                 columns["attention_mask"] = nn.utils.rnn.pad_sequence(ones, batch_first=True)
         else:

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from ruler.core.types import FloatArray
-from ruler.embeddings import huggingface
+from ruler.embeddings import heads
 from ruler.embeddings.batches import Batch
-from ruler.embeddings.forward import Reading
+from ruler.embeddings.forward import LayerReader
 from ruler.embeddings.inputs import IGNORED_TOKEN
 
 CROSS_ENTROPY = "cross-entropy"
@@ -47,7 +47,7 @@ class Losses:
 class LossMeter:
     """Losses of batch after batch; after the first batch that has none, only the reason is kept."""
 
-    reading: Reading
+    reader: LayerReader
     _blocks: list[tuple[dict[str, FloatArray], npt.NDArray[np.bool_] | None]] = field(default_factory=list)
     _reason: str | None = None
     _is_head_checked: bool = False
@@ -85,17 +85,17 @@ class LossMeter:
             raise LossUnknownError("The data carries no labels.")
         if not isinstance(labels, Tensor):
             raise LossUnknownError("The labels are text, not class numbers, target values or token ids.")
-        if self.reading.module is not self.reading.model:
+        if self.reader.module is not self.reader.model:
             return {TOKENS: self._measure_words(batch, labels, output)}, None
         logits = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", output)
         if not isinstance(logits, Tensor):
             raise LossUnknownError(f"The model returns {type(output).__name__} without logits, so it has no task loss.")
         if logits.ndim == 3 and labels.shape == logits.shape[:2] and not labels.is_floating_point():
-            is_shifted = huggingface.predicts_next_token(self.reading.model)
+            is_shifted = heads.predicts_next_token(self.reader.model)
             return {TOKENS: _measure_tokens(batch, labels, lambda row, place: logits[row, place], is_shifted)}, None
         if logits.ndim < 1 or len(logits) != len(labels):
             raise LossUnknownError(_misfit(labels, logits))
-        return measure_outputs(logits, labels, self.reading.model)
+        return measure_outputs(logits, labels, self.reader.model)
 
     def _measure_words(self, batch: Batch, labels: Tensor, output: Any) -> FloatArray:
         """Losses of a language model whose trunk alone was run: the head sees the counted tokens only."""
@@ -109,7 +109,7 @@ class LossMeter:
             if not self._is_head_checked:
                 self._check_head(batch, output)
                 self._is_head_checked = True
-            is_shifted = huggingface.predicts_next_token(self.reading.model)
+            is_shifted = heads.predicts_next_token(self.reader.model)
             return _measure_tokens(
                 batch, labels, lambda row, place: self._run_head(states[row, place], output), is_shifted
             )
@@ -122,7 +122,7 @@ class LossMeter:
     def _check_head(self, batch: Batch, output: Any) -> None:
         """The head alone gives what the whole model gives, on the first record."""
         one = Batch({key: value[:1] for key, value in batch.columns.items()})
-        whole = self.reading.model(*one.positional, **one.named).logits[0]
+        whole = self.reader.model(*one.positional, **one.named).logits[0]
         apart = self._run_head(output[0][0], output)
         allowed = torch.finfo(whole.dtype).eps ** 0.5 * (1 + whole.abs().max())
         if whole.shape != apart.shape or bool((whole - apart).abs().max() > allowed):
@@ -130,13 +130,13 @@ class LossMeter:
 
     def _run_head(self, states: Tensor, output: Any) -> Tensor:
         """Logits (m, n_words) of hidden states (m, p): the model runs with its trunk answering what was read."""
-        trunk, tokens = self.reading.module, torch.zeros((1, len(states)), dtype=torch.int64, device=states.device)
+        trunk, tokens = self.reader.module, torch.zeros((1, len(states)), dtype=torch.int64, device=states.device)
         is_tuple = type(output) is tuple
         answer = (states[None],) if is_tuple else type(output)(last_hidden_state=states[None])
         own = trunk.__dict__.get("forward")  # a library that moves weights about may have put one there
         trunk.forward = lambda *_, **__: answer
         try:
-            answered = self.reading.model(input_ids=tokens)
+            answered = self.reader.model(input_ids=tokens)
         finally:
             if own is None:
                 del trunk.forward
@@ -180,7 +180,7 @@ def measure_outputs(
         logits = _undo_squashing(values, model)[:, 0]
         is_binary = bool(np.isin(targets, (0, 1)).all())
         # transformers takes float targets of one output for regression, whatever their values
-        if is_binary and problem != "regression" and not (is_float and huggingface.is_huggingface(model)):
+        if is_binary and problem != "regression" and not (is_float and heads.is_huggingface(model)):
             losses[BINARY] = np.logaddexp(0, logits) - targets * logits
             hits = (logits > 0) == (targets > 0.5)
         if is_float or problem == "regression":

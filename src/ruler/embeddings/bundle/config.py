@@ -4,7 +4,6 @@ import difflib
 import re
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from ruler.core.errors import FileFormatError, InputError
 from ruler.embeddings.bundle.checkpoints import find_factory, load_checkpoint, load_transformer
-from ruler.embeddings.bundle.records import FolderRecords, Labels, load_groups, load_records
+from ruler.embeddings.bundle.records import FolderRecords, load_groups, load_records
 from ruler.embeddings.files import SIDES
 
 S = TypeVar("S")
@@ -69,23 +68,6 @@ class AuditConfig(BaseModel):
     data: DataTable | None = None
     settings: Any = None
     groups: str | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Bundle:
-    """What a configuration of models names, loaded.
-
-    Args:
-        models: By name: unlearned and, where given, oracle (perhaps a list) and original.
-        records: By side, as `embed` takes them.
-        groups: Of the forget records or by side, or None.
-        files: Where each model, side and the groups were read.
-    """
-
-    models: Mapping[str, Any]
-    records: Mapping[str, Any]
-    groups: Labels | Mapping[str, Labels] | None
-    files: Places
 
 
 def read_config(path: Path, settings: type[S]) -> tuple[AuditConfig, S]:
@@ -150,14 +132,17 @@ def apply_to_each(load: Callable[[Any], T], place: Any) -> T | list[T]:
     return [load(one) for one in place] if isinstance(place, list) else load(place)
 
 
-def load_bundle(config: AuditConfig, folder: Path) -> Bundle:
-    """Load the models and records of a configuration that has ``[models]`` and ``[data]``.
+def load_bundle(config: AuditConfig, folder: Path) -> tuple[dict[str, Any], Places]:
+    """Load the models, records and groups of a configuration that has ``[models]`` and ``[data]``.
 
     Only code that ``models.factory`` and ``data.factory`` name is executed; see `find_factory`.
 
     Args:
         config: As `read_config` gives it.
         folder: Where the configuration lies.
+
+    Returns:
+        Arguments of `audit_models` by name, and where each was read.
 
     Raises:
         InputError: A factory that fails or returns something else.
@@ -189,7 +174,7 @@ def load_bundle(config: AuditConfig, folder: Path) -> Bundle:
     if found is not None and groups is not None:
         raise InputError("groups must come from data.factory or from a file; got both. Leave one of them out.")
     files = {**places, **sides} | ({} if groups_file is None else {"groups": groups_file})
-    return Bundle(models, records, groups if found is None else found, files)
+    return {**models, **records, "groups": groups if found is None else found}, files
 
 
 def _check_records(content: Any) -> dict[str, Any]:

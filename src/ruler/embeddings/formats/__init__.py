@@ -61,9 +61,6 @@ class Format:
 def find_named(names: Iterable[str], path: Path) -> str | None:
     """The entry whose name says that it holds the embeddings, if there is one.
 
-    Raises:
-        FileFormatError: Several such names.
-
     Example:
         >>> find_named(["embedding", "label"], Path("rows.parquet"))
         'embedding'
@@ -77,15 +74,7 @@ def find_named(names: Iterable[str], path: Path) -> str | None:
 
 
 def find_beside(names: Collection[str], path: Path, strata: str | None = None) -> dict[str, str]:
-    """The entries that stand beside the rows, by field of `Embeddings`.
-
-    Args:
-        names: All entries of a file.
-        path: The file, for the error.
-        strata: The entry that is to serve as strata, if it is not called so.
-
-    Raises:
-        FileFormatError: Two names for one field, or no entry of the name that was asked for.
+    """The entries that stand beside the rows, by field of `Embeddings`; ``strata`` may have a name of its own.
 
     Example:
         >>> find_beside(["embedding", "label", "age"], Path("rows.parquet"), strata="age")
@@ -109,10 +98,7 @@ def find_beside(names: Collection[str], path: Path, strata: str | None = None) -
 
 
 def pick_matrix(n_dims_of: Mapping[str, int], path: Path, beside: Collection[str] = ()) -> str:
-    """The name of the entry that holds the embedding matrix; what stands ``beside`` the rows never is it.
-
-    Raises:
-        FileFormatError: Several entries of a known name, or none and not exactly one that is 2-D.
+    """The entry that holds the embeddings: one of a known name, else the only 2-D one that is not ``beside`` the rows.
 
     Example:
         >>> pick_matrix({"penultimate": 2, "labels": 1}, Path("rows.npz"))
@@ -157,18 +143,21 @@ def storable(name: str, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         ['ann', 'bob']
     """
     values = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
-    if name == "ids":
-        return storable_ids(values)
-    if values.dtype.kind in "iub":
+    if values.dtype.kind in ("iu" if name == "ids" else "iub"):
         values = values.astype(np.int64, copy=False)
     if name == "losses" and values.dtype.kind not in "if":
         raise InputError(f"losses must be numbers; got {values.dtype}. Leave losses out if unknown.")
-    if values.dtype.kind == "f" or name == "losses":
+    if name == "losses" or (values.dtype.kind == "f" and name != "ids"):
         return values.astype(np.float64, copy=False)
     if values.dtype.kind == "i":
         return values
     listed = values.tolist()
-    if any(value is None or value != value for value in listed):
+    if name == "ids":
+        are_whole = all(isinstance(value, int) and not isinstance(value, bool) for value in listed)
+        if not are_whole and not all(isinstance(value, str) for value in listed):
+            kinds = sorted({type(value).__name__ for value in listed})
+            raise InputError(f"ids must be integers or text; got {', '.join(kinds)}. Convert them to text.")
+    elif any(value is None or value != value for value in listed):
         raise InputError(f"{name} must be given for every record; got none for some. Fill them in.")
     if all(isinstance(value, int) for value in listed):
         return np.array(listed, dtype=np.int64)
@@ -181,27 +170,3 @@ def storable(name: str, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         if not text.isprintable() and text.encode(errors="replace").decode() != text:
             raise InputError(f"{name} must be valid Unicode; got {text!r}. Clean the names first.")
     return np.array(texts, dtype=np.str_)
-
-
-def storable_ids(ids: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Ids as int64 or text, whatever they came as.
-
-    Raises:
-        InputError: Neither integers nor text.
-
-    Example:
-        >>> storable_ids(np.array(["ann", "bob"], dtype=object)).dtype.kind
-        'U'
-    """
-    if ids.dtype.kind in "iu":
-        return ids.astype(np.int64, copy=False)
-    listed = ids.tolist()
-    if all(isinstance(name, str) for name in listed):
-        for name in listed:
-            if not name.isprintable() and name.encode(errors="replace").decode() != name:
-                raise InputError(f"ids must be valid Unicode; got {name!r}. Clean the names first.")
-        return np.array(listed, dtype=np.str_)
-    if all(isinstance(name, int) and not isinstance(name, bool) for name in listed):
-        return np.array(listed, dtype=np.int64)
-    kinds = sorted({type(name).__name__ for name in listed})
-    raise InputError(f"ids must be integers or text; got {', '.join(kinds)}. Convert them to text.")

@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from ruler.core.errors import InputError, LayerNotFoundError
 from ruler.embeddings import embed, read_model
-from ruler.embeddings.inputs import read_inlet
+from ruler.embeddings.inputs import read_signature
 
 transformers = pytest.importorskip("transformers")
 
@@ -234,14 +234,14 @@ def test_texts_must_be_tokenised():
         embed(model, ["the patient presented with chest pain"])
 
 
-def test_inlet_of_a_forward_that_takes_anything():
+def test_signature_of_a_forward_that_takes_anything():
     class Open(torch.nn.Module):
         def forward(self, *args, **kwargs):
             return args
 
-    inlet = read_inlet(Open())
-    assert inlet.pick({"input_ids": 1, "labels": 2, "id": 3}) == {"input_ids": 1}
-    assert inlet.pick((1, 2)) == {0: 1}
+    signature = read_signature(Open())
+    assert signature.pick({"input_ids": 1, "labels": 2, "id": 3}) == {"input_ids": 1}
+    assert signature.pick((1, 2)) == {0: 1}
 
 
 # losses

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ruler.core.files import write_atomically
+from ruler.core.markdown import markdown_table
 
 _TITLE = """# Performance
 
@@ -240,8 +241,7 @@ def _shift_cells(shift: Mapping[str, Any], n_digits: int) -> tuple[str, ...]:
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+    return "\n".join(["", *markdown_table(header, rows), ""])
 
 
 def main() -> None:

@@ -18,6 +18,7 @@ from scipy.optimize import nnls
 
 from benchmarks.measure import describe_machine
 from ruler.core.files import write_atomically
+from ruler.core.markdown import markdown_table
 from ruler.core.types import FloatArray
 
 POINTS = (
@@ -194,7 +195,7 @@ def _point_table(points: Sequence[Point], model: CostModel) -> str:
         )
         for point in points
     ]
-    return _table(("rows", "width", "workers", "seconds", "processor seconds", "model"), rows)
+    return "\n".join(markdown_table(("rows", "width", "workers", "seconds", "processor seconds", "model"), rows))
 
 
 def _projection_table(device: Device) -> str:
@@ -215,12 +216,7 @@ def _projection_table(device: Device) -> str:
                     )
                 )
     header = ("retain records", "M4 ranks among", "devices", "PFLOP", "TB read", "minutes", "device hours")
-    return "Extrapolated, width 128:\n\n" + _table(header, rows)
-
-
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return "\n".join(["Extrapolated, width 128:", "", *markdown_table(header, rows)])
 
 
 def main() -> None:

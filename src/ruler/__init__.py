@@ -3,7 +3,7 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from ruler.core.version import __version__ as __version__
+from ruler.core import __version__ as __version__
 
 if TYPE_CHECKING:
     from ruler.auditing.audit import audit as audit

@@ -6,8 +6,8 @@ import pytest
 
 from benchmarks import cuda, measure, peers, search, shards, studies
 from benchmarks.__main__ import main
+from ruler.core import __version__
 from ruler.core.errors import RulerError
-from ruler.core.version import __version__
 
 
 @pytest.mark.parametrize("kind", ["diffuse", *(case.kind for case in search.KINDS)])

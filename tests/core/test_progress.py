@@ -11,13 +11,10 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_silent_on_short_work_when_nobody_watches(capsys, monkeypatch):
+def test_a_log_gets_a_line_with_the_time_that_is_left(capsys, monkeypatch):
     monkeypatch.setattr(progress, "PATIENCE_S", -1.0)
     assert list(progress.track([1, 2], "counting", n_items=2)) == [1, 2]
     assert capsys.readouterr().err == ""
-
-
-def test_a_log_gets_a_line_with_the_time_that_is_left(capsys, monkeypatch):
     monkeypatch.setattr(progress, "SECONDS_PER_LINE", 0.0)
     assert list(progress.track([1, 2], "counting", n_items=2)) == [1, 2]
     assert capsys.readouterr().err == "counting: 50%, about 0.0 min left\n"
@@ -33,6 +30,14 @@ def test_a_bar_appears_only_on_long_work(patience_s, is_shown, monkeypatch):
         advance(1)
         advance(1)
     assert ("searching" in terminal.getvalue()) == is_shown
+
+
+def test_without_rich_the_work_goes_on_in_silence(monkeypatch):
+    monkeypatch.setattr(progress, "PATIENCE_S", -1.0)
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    monkeypatch.setitem(sys.modules, "rich", None)
+    assert list(progress.track([1, 2], "counting", n_items=2)) == [1, 2]
+    assert sys.stderr.getvalue() == ""
 
 
 def test_no_bar_unless_asked(monkeypatch):

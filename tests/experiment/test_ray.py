@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from ruler.core import __version__
 from ruler.core.cluster import ClusterSettings
 from ruler.core.errors import InputError, MissingPackageError
-from ruler.core.version import __version__
 from ruler.experiment.cell import Workplace
 from ruler.experiment.executors.ray import MOST_LOST_NODES, Trip, check_version, run_ray
 from ruler.experiment.executors.worker import MOST_DEATHS

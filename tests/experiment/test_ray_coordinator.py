@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from ruler.core import __version__
 from ruler.core.cluster import ClusterSettings
 from ruler.core.errors import InputError
-from ruler.core.version import __version__
 from ruler.experiment.cell import Outcome, Workplace
 from ruler.experiment.executors import ray as module
 from ruler.experiment.executors.parcels import Parcel

@@ -9,6 +9,7 @@ from scipy.stats import beta, kstest
 
 from calibration.world import Row
 from ruler.core.files import write_atomically
+from ruler.core.markdown import markdown_table
 
 Test = Callable[[Row], bool]
 _LEVELS = (0.01, 0.05, 0.10, 0.25, 0.50, 0.75, 0.90)
@@ -329,7 +330,7 @@ def range_of(rows: list[Row], key: str) -> str:
 
 def tabulate(head: list[str], lines: Iterable[list[str]]) -> str:
     """A Markdown table."""
-    return "\n".join("| " + " | ".join(line) + " |" for line in [head, ["---"] * len(head), *lines])
+    return "\n".join(markdown_table(head, lines))
 
 
 def _by(rows: list[Row], key: str) -> list[tuple[str, list[Row]]]:

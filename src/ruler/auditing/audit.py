@@ -23,9 +23,9 @@ from ruler.auditing.privacy import measure_privacy
 from ruler.auditing.records import ALIKE, NOT_JUDGED, collect_distributions, tabulate_groups, tabulate_records
 from ruler.auditing.settings import AuditSettings
 from ruler.auditing.verdict import decide_overall, list_needs
+from ruler.core import __version__
 from ruler.core.arithmetic import iterate_blocks
 from ruler.core.checks import block_rows_for
-from ruler.core.version import __version__
 
 
 def audit(

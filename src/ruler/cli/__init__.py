@@ -5,9 +5,9 @@ import sys
 import tempfile
 import traceback
 
+from ruler.core import __version__
 from ruler.core.errors import RulerError
 from ruler.core.optional import load_optional
-from ruler.core.version import __version__
 
 _MISUSE = 2
 _OUR_FAULT = 70

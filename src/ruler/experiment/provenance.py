@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
+from ruler.core import __version__
 from ruler.core.optional import load_optional
-from ruler.core.version import __version__
 from ruler.experiment.store import Provenance
 
 

@@ -17,7 +17,7 @@ from ruler.auditing.report import display, figures, wording
 from ruler.auditing.report.figures.axes import Axis
 from ruler.auditing.report.figures.records import DistributionFigure
 from ruler.auditing.report.tables import PLAIN, show_table
-from ruler.core.version import __version__
+from ruler.core import __version__
 
 _SETTINGS = {"True": "yes", "False": "no", "None": display.DASH}
 _SOFTWARE = ("ruler", "python", "numpy", "scipy", "torch", "transformers")

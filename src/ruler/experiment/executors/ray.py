@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from ruler.core import __version__
 from ruler.core.cluster import ClusterSettings, check_fit, connect, list_needs, worker_variables
 from ruler.core.errors import InputError
 from ruler.core.optional import load_optional
-from ruler.core.version import __version__
 from ruler.experiment.cell import Outcome, Workplace
 from ruler.experiment.executors.parcels import Parcel, pack, unpack
 from ruler.experiment.executors.worker import MOST_DEATHS, choose_device, do_cells

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from ruler.paper.names import short_title_of, title_of
 from ruler.testing.methods import check_method, check_sentences, check_terms
 from ruler.unlearning import METHODS, BadTeacherSettings, Method, NegGradPlusSettings, ScrubSettings, UnlearningSettings
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 PLUGIN = '''
 from dataclasses import dataclass
 
@@ -38,14 +38,6 @@ HALF_ASCENT = Method(
     terms=lambda settings: Terms(forget=(-0.5, 0.0)),
 )
 '''
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("name", METHODS)

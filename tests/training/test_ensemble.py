@@ -1,4 +1,4 @@
-"""Stacked training against autograd, torch.optim and the one-by-one loop, and its independence of company."""
+"""Stacked training against autograd and the one-by-one loop, and its independence of company."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from torch.nn import functional
 from ruler.core.errors import DivergedError, InputError
 from ruler.models.tabular_mlp import TabularMLP
 from ruler.training.classifier import train_classifier
-from ruler.training.ensemble import Adam, EnsembleMember, MLPShape, StackedMLP, descend, train_ensemble
+from ruler.training.ensemble import EnsembleMember, MLPShape, StackedMLP, descend, train_ensemble
 from ruler.training.ensemble.gradient import DropoutStream, Pass, add_gradient, mix_, split_passes
 from ruler.training.settings import TrainingSettings
 
@@ -131,18 +131,6 @@ def test_loss_and_gradient_equal_autograd(table, chunk_rows, has_teacher):
     expected_loss, expected = gradient_by_autograd(shape, flat, sweep, kept)
     torch.testing.assert_close(loss.sum(), expected_loss, atol=1e-6, rtol=1e-5)
     torch.testing.assert_close(gradient, expected, atol=1e-7, rtol=1e-4)
-
-
-def test_adam_equals_torch():
-    generator = torch.Generator().manual_seed(0)
-    ours = torch.randn(50, generator=generator)
-    theirs = ours.clone().requires_grad_()
-    adam, reference = Adam(ours, learning_rate=1e-3), torch.optim.Adam([theirs], lr=1e-3)
-    for _ in range(20):
-        theirs.grad = torch.randn(50, generator=generator)
-        adam.step(theirs.grad)
-        reference.step()
-    assert torch.equal(ours, theirs.detach())
 
 
 def test_initial_weights_are_the_protocols():

@@ -8,12 +8,7 @@ from ruler.core.errors import InputError
 
 
 class FeatureTokenizer(nn.Module):
-    """Numbers to tokens: token j of a row is x_j * weight_j + bias_j, and a learned [CLS] token stands first.
-
-    Args:
-        n_features: Columns of the input.
-        width: Columns of a token.
-    """
+    """Numbers to tokens: token j of a row is x_j * weight_j + bias_j, and a learned [CLS] token stands first."""
 
     def __init__(self, n_features: int, width: int) -> None:
         super().__init__()
@@ -29,13 +24,7 @@ class FeatureTokenizer(nn.Module):
 
 
 class Attention(nn.Module):
-    """Multi-head self-attention with one product for queries, keys and values.
-
-    Args:
-        width: Columns of a token.
-        n_heads: Heads; they share the columns.
-        dropout: Share of attention weights dropped in train mode.
-    """
+    """Multi-head self-attention with one product for queries, keys and values; the heads share the columns."""
 
     def __init__(self, width: int, n_heads: int, dropout: float) -> None:
         super().__init__()
@@ -55,13 +44,7 @@ class Attention(nn.Module):
 
 
 class TransformerBlock(nn.Module):
-    """A pre-norm block: attention, then a feed-forward part with a ReGLU gate.
-
-    Args:
-        width: Columns of a token.
-        n_heads: Heads of the attention.
-        dropout: Share of attention weights and of hidden units dropped in train mode.
-    """
+    """A pre-norm block: attention, then a feed-forward part with a ReGLU gate."""
 
     def __init__(self, width: int, n_heads: int, dropout: float) -> None:
         super().__init__()

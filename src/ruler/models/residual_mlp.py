@@ -8,10 +8,6 @@ class ResidualBlock(nn.Module):
     """Rows plus what two linear layers make of them: x + Linear(Dropout(ReLU(Linear(LayerNorm(x))))).
 
     LayerNorm and not BatchNorm: a step that unlearns a few records must not move everybody's statistics.
-
-    Args:
-        width: Columns in and out.
-        dropout: Share of hidden units dropped in train mode.
     """
 
     def __init__(self, width: int, dropout: float) -> None:

@@ -8,13 +8,7 @@ _SMALL_SIDE = 40  # pixels
 
 
 class BasicBlock(nn.Module):
-    """Two 3 x 3 convolutions with batch normalisation, and a shortcut around them.
-
-    Args:
-        n_in: Channels in.
-        n_out: Channels out.
-        stride: 2 halves height and width.
-    """
+    """Two 3 x 3 convolutions with batch normalisation, and a shortcut around them; stride 2 halves the image."""
 
     def __init__(self, n_in: int, n_out: int, stride: int) -> None:
         super().__init__()

@@ -73,12 +73,12 @@ class CapturedStep:
             before.restore(is_strict=False)
             return
 
-        def run(batches: tuple[Batch, ...]) -> torch.Tensor:
+        def replay_with(batches: tuple[Batch, ...]) -> torch.Tensor:
             for place, tensor in zip(places, _list_tensors(batches), strict=True):
                 place.copy_(tensor)
             return replay()
 
-        self._recorded[kind] = run
+        self._recorded[kind] = replay_with
 
 
 def capture_graph(step: Function, undo: Callable[[], None], device: torch.device) -> Function:

@@ -22,7 +22,6 @@ __all__ = ["EnsembleMember", "Group", "MLPShape", "Pass", "StackedMLP", "descend
 CHUNK_UNITS = {"cpu": 1 << 18, "cuda": 1 << 25}
 """Hidden units (members x rows x width) per chunk: six such tensors stay in a CPU's last cache, or fill a GPU."""
 
-_BETA_1, _BETA_2, _EPSILON = 0.9, 0.999, 1e-8  # torch.optim.Adam's defaults
 _LARGEST_SEED = 2**32 - 1  # what NumPy's global stream takes
 
 
@@ -249,35 +248,11 @@ def descend(
     chunk_units = chunk_units or CHUNK_UNITS.get(device.type, CHUNK_UNITS["cuda"])
     chunks = split_passes(passes, layers, max(1, chunk_units // (len(values) * shape.hidden)))
     losses = values.new_zeros(len(values), settings.epochs)
-    adam = Adam(values, learning_rate=settings.learning_rate)
+    adam = torch.optim.Adam([values], lr=settings.learning_rate, foreach=False)
+    values.grad = gradient
     for epoch, loss in enumerate(losses.unbind(dim=1)):
         gradient.zero_()
         for chunk in chunks:
             loss += add_gradient(layers, gradients, chunk, stream, drawn=epoch * drawn_per_epoch)
-        adam.step(gradient)
+        adam.step()
     return losses
-
-
-class Adam:
-    """torch.optim.Adam with its defaults, over one flat tensor.
-
-    Example:
-        >>> values = torch.tensor([1.0])
-        >>> Adam(values, learning_rate=0.1).step(torch.tensor([3.0]))
-        >>> values
-        tensor([0.9000])
-    """
-
-    def __init__(self, values: torch.Tensor, *, learning_rate: float) -> None:
-        self._values, self._rate, self._n_steps = values, learning_rate, 0
-        self._mean, self._square = torch.zeros_like(values), torch.zeros_like(values)
-        self._spare = torch.empty_like(values)
-
-    def step(self, gradient: torch.Tensor) -> None:
-        """Move the values once against the gradient."""
-        self._n_steps += 1
-        correction_1, correction_2 = 1 - _BETA_1**self._n_steps, 1 - _BETA_2**self._n_steps
-        self._mean.lerp_(gradient, 1 - _BETA_1)
-        self._square.mul_(_BETA_2).addcmul_(gradient, gradient, value=1 - _BETA_2)
-        torch.sqrt(self._square, out=self._spare).div_(correction_2**0.5).add_(_EPSILON)
-        self._values.addcdiv_(self._mean, self._spare, value=-self._rate / correction_1)

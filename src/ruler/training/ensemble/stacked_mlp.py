@@ -18,7 +18,7 @@ _ALIGNMENT = 32  # a member's parameters start at a multiple of 128 bytes, as fa
 
 
 class Layers(NamedTuple):
-    """Views of stacked parameters, in the order and layout of ``TabularMLP``'s state dict."""
+    """Views of stacked parameters, in the order and shapes of ``TabularMLP``'s state dict."""
 
     weight_1: torch.Tensor  # (members, hidden, n_features)
     bias_1: torch.Tensor  # (members, hidden)

@@ -49,7 +49,7 @@ def test_the_whole_bench_holds_shards_and_on_a_gpu_studies(tmp_path, monkeypatch
     monkeypatch.setattr(search, "SIZES", ())
     monkeypatch.setattr(search, "KINDS", ())
     monkeypatch.setattr(peers, "SETS", ())
-    monkeypatch.setattr(shards, "time_shards", lambda: shards.ShardsTiming(3_000_000, 128, 9, 5, 100.0, 110.0, 50.0))
+    monkeypatch.setattr(shards, "time_shards", lambda: shards.ShardsTiming(3_000_000, 128, 9, 5, 110.0, 50.0))
     monkeypatch.setattr(measure, "has_cuda", lambda: with_gpu)
     monkeypatch.setattr(cuda, "time_on_cuda", lambda: iter(()))
     monkeypatch.setattr(cuda, "describe_device", lambda: {"gpu": "loom"})

@@ -2,7 +2,7 @@
 
 import hashlib
 import platform
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -16,7 +16,7 @@ from ruler.auditing.contrasts import CONTRASTS, Contrast
 from ruler.auditing.damage import judge_damage
 from ruler.auditing.evidence import Evidence
 from ruler.auditing.findings import GuardFinding, Report
-from ruler.auditing.gather import gather_evidence
+from ruler.auditing.gather import ModelLike, NamesLike, gather_evidence
 from ruler.auditing.guards import run_guards
 from ruler.auditing.measure import measure_contrasts
 from ruler.auditing.privacy import measure_privacy
@@ -29,12 +29,12 @@ from ruler.core.checks import block_rows_for
 
 
 def audit(
-    unlearned: Any,
+    unlearned: ModelLike,
     *,
-    oracle: Any = None,
-    original: Any = None,
-    ids: Any = None,
-    groups: Any = None,
+    oracle: ModelLike | Sequence[ModelLike] | None = None,
+    original: ModelLike | None = None,
+    ids: NamesLike | None = None,
+    groups: NamesLike | None = None,
     settings: AuditSettings | None = None,
 ) -> Report:
     """Has this model forgotten these records, and what speaks for it?

@@ -1,17 +1,16 @@
 """Arguments of an audit -> evidence: every array checked, records put in an order that follows from their content."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from os import PathLike
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from ruler.auditing.alignment import halve
 from ruler.auditing.evidence import N_MEMBERS, SIDES, Evidence, LayerRows, Side, SideRows
-from ruler.auditing.guards.records import are_row_numbers
 from ruler.auditing.settings import AuditSettings
 from ruler.core.arithmetic import iterate_blocks
 from ruler.core.checks import (
@@ -24,21 +23,29 @@ from ruler.core.checks import (
     measure_norms,
 )
 from ruler.core.errors import InputError
-from ruler.core.types import Embeddings, IndexArray
+from ruler.core.types import Embeddings, IndexArray, RowsLike
+
+ModelLike: TypeAlias = Sequence[RowsLike | Mapping[str, RowsLike]] | str | PathLike[str]
+"""(forget, retain) or (forget, retain, held_out), each an array or a dict of them by layer; or the path of a folder."""
+
+NamesLike: TypeAlias = npt.ArrayLike | Mapping[str, npt.ArrayLike | None]
+"""One per forget record, or a dict with keys forget, retain, held_out."""
 
 Keys = npt.NDArray[np.uint64]
 _LARGEST_COPY = 1 << 30
 """Bytes of one side of one model: larger ones are read where they lie, in the order that they have."""
 
-_PARTS = "(forget, retain) or (forget, retain, held_out)"
-
 
 @dataclass(frozen=True, eq=False)
-class GivenModel:
-    """One model as it was given: ``layers[name][side]``, what the sides carry, and the paths it came from."""
+class _GivenModel:
+    """One model as it was given: ``layers[name][side]``, and what carries the rows of the main layer, by side."""
 
     layers: Mapping[str, SideRows]
     sides: Mapping[Side, Any]
+
+    @property
+    def main(self) -> SideRows:
+        return list(self.layers.values())[-1]
 
     def collect(self, name: str) -> dict[Side, Any]:
         """What the `Embeddings` carry under a name, by side; sides without it are missing."""
@@ -47,12 +54,12 @@ class GivenModel:
 
 
 def gather_evidence(
-    unlearned: Any,
+    unlearned: ModelLike,
     *,
-    oracle: Any = None,
-    original: Any = None,
-    ids: Any = None,
-    groups: Any = None,
+    oracle: ModelLike | Sequence[ModelLike] | None = None,
+    original: ModelLike | None = None,
+    ids: NamesLike | None = None,
+    groups: NamesLike | None = None,
     settings: AuditSettings | None = None,
 ) -> Evidence:
     """Check what an audit was given. Arguments as `audit`.
@@ -66,46 +73,28 @@ def gather_evidence(
         False
     """
     settings = settings or AuditSettings()
-    models = split_models(unlearned, oracle, original, settings)
-    check_numbers(models)
+    models = _split_models(unlearned, oracle, original, settings)
     first = models["unlearned"]
-    sizes = {side: len(rows) for side, rows in _main(first).items()}
-    for name, model in models.items():  # what is given must not be passed over in silence
-        known = model.collect("losses").keys()
-        if known and known != sizes.keys():
-            raise InputError(
-                f"losses of {name} must be given for every side or for none; got them for {', '.join(known)} of "
-                f"{', '.join(sizes)}. Give those of the other records too."
-            )
+    sizes = {side: len(rows) for side, rows in first.main.items()}
     known_ids = {side: np.arange(n) for side, n in sizes.items()} | first.collect("ids") | _by_side(ids, "ids", sizes)
-    beside = {
-        "groups": first.collect("groups") | _by_side(groups, "groups", sizes),
-        "labels": first.collect("labels"),
-        "features": first.collect("features"),
-    }
+    known_groups = first.collect("groups") | _by_side(groups, "groups", sizes)
     strata = first.collect("labels" if settings.match_labels else "strata")
+    is_matched = {"forget", "held_out"} <= strata.keys() and "held_out" in sizes
     if settings.match_labels and not {"forget", "held_out"} <= strata.keys():
         raise InputError(
             "match_labels must come with labels of forget and held-out records; got none. Give Embeddings with labels."
         )
     keys = {side: _hash_side(models, side) for side in sizes}
-    order = {side: _order_side(models, side, keys[side], known_ids[side], beside["groups"].get(side)) for side in sizes}
-    n_unmatched = 0
-    if "held_out" in sizes and {"forget", "held_out"} <= strata.keys():
-        kept = _match(strata, beside["groups"], order["held_out"])
-        n_unmatched = sizes["held_out"] - len(kept)
-        order["held_out"] = kept
-    else:
-        strata = {}
+    order = {side: _order_side(models, side, keys[side], known_ids[side], known_groups.get(side)) for side in sizes}
+    if is_matched:
+        order["held_out"] = _match(strata, known_groups, order["held_out"])
 
     def arrange(values: Mapping[Side, Any]) -> dict[Side, Any]:
         return {side: value[order[side]] for side, value in values.items() if side in order}
 
-    ordered = {name: arrange(values) for name, values in beside.items()}
+    ordered_groups = arrange(known_groups)
     retain_keys = keys["retain"][order["retain"]]
-    codes = ordered["groups"].get("retain")
-    if codes is not None:
-        codes = np.unique(codes, return_inverse=True)[1]
+    codes = np.unique(ordered_groups["retain"], return_inverse=True)[1] if "retain" in ordered_groups else None
     shared: dict[str, Any] = {
         "settings": settings,
         "halves": halve(retain_keys),
@@ -115,13 +104,12 @@ def gather_evidence(
     }
     is_moved = {side: not np.array_equal(rows, np.arange(sizes[side])) for side, rows in order.items()}
 
-    def build(model: GivenModel, before: Mapping[str, LayerRows] | None = None) -> dict[str, LayerRows]:
-        losses = model.collect("losses")
-        own = arrange(losses) if losses else None
+    def build(model: _GivenModel, before: Mapping[str, LayerRows] | None = None) -> dict[str, LayerRows]:
+        losses = arrange(model.collect("losses")) or None
         return {
             layer: LayerRows(
                 {side: part[order[side]] if is_moved[side] else part for side, part in rows.items()},
-                own,
+                losses,
                 original=None if before is None else before[layer],
                 **shared,
             )
@@ -134,56 +122,28 @@ def gather_evidence(
         oracles=[build(model) for name, model in models.items() if name.startswith("oracle")],
         original=before,
         ids=arrange(known_ids),
+        groups=ordered_groups,
         settings=settings,
-        strata=arrange(strata),
+        labels=arrange(first.collect("labels")),
+        strata=arrange(strata) if is_matched else {},
+        features=arrange(first.collect("features")),
         named=frozenset(side for side, names in known_ids.items() if not are_row_numbers(names)),
         order=order["forget"],
         draw_seed=int(sum(int(part.sum(dtype=np.uint64)) for part in keys.values()) % (1 << 32)),
-        n_unmatched=n_unmatched,
+        n_unmatched=sizes["held_out"] - len(order["held_out"]) if is_matched else 0,
         claimed_ids={name: claimed for name, model in models.items() if (claimed := model.collect("ids"))},
         columns=next(iter(first.collect("columns").values()), None),
-        **ordered,
     )
 
 
-def split_models(unlearned: Any, oracle: Any, original: Any, settings: AuditSettings) -> dict[str, GivenModel]:
-    """Models by name (unlearned, original, oracle, oracle 2, ...), their shapes checked against each other.
+def are_row_numbers(ids: npt.NDArray[Any]) -> bool:
+    """Whether ids are 0..n-1, as where nobody named the records: equal numbers on two sides then mean nothing.
 
-    The numbers in them are not looked at.
-
-    Raises:
-        InputError: Not such tuples, not matrices, or shapes that do not fit together.
+    Example:
+        >>> are_row_numbers(np.array([0, 1, 2])), are_row_numbers(np.array([2, 1, 0]))
+        (True, False)
     """
-    is_list = isinstance(oracle, list) and all(isinstance(one, tuple | str | PathLike) for one in oracle)
-    oracles = oracle if is_list else ([] if oracle is None else [oracle])
-    given = {"unlearned": unlearned} | ({} if original is None else {"original": original})
-    given |= {"oracle" if number == 1 else f"oracle {number}": one for number, one in enumerate(oracles, 1)}
-    models = {name: _split_model(value, name) for name, value in given.items()}
-    _check_agreement(models, settings)
-    for name, model in models.items():
-        parts = {side: part for side, part in model.sides.items() if not isinstance(part, Mapping)}
-        for one, other in combinations(parts, 2):
-            check_same_space(parts[one], parts[other], (f"{name} {one}", f"{name} {other}"))
-    tables = []
-    for name, model in models.items():  # the first side that names its columns: all sides of a model agree
-        named = ((f"{name} {side}", part) for side, part in model.sides.items() if getattr(part, "columns", None))
-        tables += [next(named)] if model.collect("columns") else []
-    for (label, table), (other_label, other_table) in combinations(tables, 2):
-        if set(table.columns) == set(other_table.columns):  # or two models may well name them differently
-            check_same_columns(table.columns, other_table.columns, (label, other_label))
-    return models
-
-
-def check_numbers(models: Mapping[str, GivenModel]) -> None:
-    """Every row of every model has a finite norm.
-
-    Raises:
-        InputError: NaN or inf, or norms that over- or underflow.
-    """
-    for name, model in models.items():
-        for layer, sides in model.layers.items():
-            for side, rows in sides.items():
-                measure_norms(rows, f"{name} {side}" + (f" at {layer}" if len(model.layers) > 1 else ""))
+    return ids.dtype.kind in "iu" and np.array_equal(ids, np.arange(len(ids)))
 
 
 def draw_reference(keys: Keys, settings: AuditSettings) -> IndexArray | None:
@@ -191,6 +151,7 @@ def draw_reference(keys: Keys, settings: AuditSettings) -> IndexArray | None:
 
     Args:
         keys: (n,) of the retain rows, of `hash_content`.
+        settings: Of the audit.
 
     Example:
         >>> draw_reference(np.arange(900, dtype=np.uint64), AuditSettings(n_reference=100)).shape
@@ -211,9 +172,8 @@ def hash_content(rows: npt.NDArray[Any], salt: int = 0) -> Keys:
         >>> bool((hash_content(rows)[::-1] == hash_content(rows[::-1].astype(np.float32))).all())
         True
     """
-    factors = np.random.default_rng(salt).integers(1, 1 << 63, rows.shape[1], dtype=np.uint64) * np.uint64(
-        2
-    ) + np.uint64(1)
+    odd = np.random.default_rng(salt).integers(1, 1 << 63, rows.shape[1], dtype=np.uint64)
+    factors = odd * np.uint64(2) + np.uint64(1)
     keys = np.empty(len(rows), dtype=np.uint64)
     for start, stop in iterate_blocks(len(rows), block_rows_for(rows.shape[1])):
         bits = (np.asarray(rows[start:stop], dtype=np.float64) + 0.0).view(np.uint64)  # -0 becomes 0
@@ -222,7 +182,40 @@ def hash_content(rows: npt.NDArray[Any], salt: int = 0) -> Keys:
     return keys
 
 
-def _split_model(value: Any, name: str) -> GivenModel:
+def _split_models(unlearned: Any, oracle: Any, original: Any, settings: AuditSettings) -> dict[str, _GivenModel]:
+    """Models by name (unlearned, original, oracle, oracle 2, ...), checked alone and against each other."""
+    is_list = isinstance(oracle, list) and all(isinstance(one, tuple | str | PathLike) for one in oracle)
+    oracles = oracle if is_list else ([] if oracle is None else [oracle])
+    given = {"unlearned": unlearned} | ({} if original is None else {"original": original})
+    given |= {"oracle" if number == 1 else f"oracle {number}": one for number, one in enumerate(oracles, 1)}
+    models = {name: _split_model(value, name) for name, value in given.items()}
+    _check_agreement(models, settings)
+    tables = []
+    for name, model in models.items():
+        parts = {side: part for side, part in model.sides.items() if not isinstance(part, Mapping)}
+        for one, other in combinations(parts, 2):
+            check_same_space(parts[one], parts[other], (f"{name} {one}", f"{name} {other}"))
+        # the first side that names its columns: all sides of a model agree
+        named = ((f"{name} {side}", part) for side, part in model.sides.items() if getattr(part, "columns", None))
+        tables += [next(named)] if model.collect("columns") else []
+    for (label, table), (other_label, other_table) in combinations(tables, 2):
+        if set(table.columns) == set(other_table.columns):  # or two models may well name them differently
+            check_same_columns(table.columns, other_table.columns, (label, other_label))
+    for name, model in models.items():
+        for layer, sides in model.layers.items():
+            for side, rows in sides.items():
+                measure_norms(rows, f"{name} {side}" + (f" at {layer}" if len(model.layers) > 1 else ""))
+    for name, model in models.items():  # what is given must not be passed over in silence
+        known = model.collect("losses").keys()
+        if known and known != model.main.keys():
+            raise InputError(
+                f"losses of {name} must be given for every side or for none; got them for {', '.join(known)} of "
+                f"{', '.join(model.main)}. Give those of the other records too."
+            )
+    return models
+
+
+def _split_model(value: Any, name: str) -> _GivenModel:
     if isinstance(value, str | PathLike):
         from ruler.embeddings.files import load_model_folder
 
@@ -230,8 +223,8 @@ def _split_model(value: Any, name: str) -> GivenModel:
     if not isinstance(value, tuple | list) or len(value) not in (2, 3) or any(part is None for part in value):
         got = f"{len(value)} parts" if isinstance(value, tuple | list) else type(value).__name__
         raise InputError(
-            f"{name} must be a tuple {_PARTS} of arrays, or a folder of such files; got {got}. "
-            "Omit held_out if you have none."
+            f"{name} must be a tuple (forget, retain) or (forget, retain, held_out) of arrays, or a folder of such "
+            f"files; got {got}. Omit held_out if you have none."
         )
     # one layer, named by whichever side knows it; that sides agree is checked later
     single = next((part.layer for part in value if getattr(part, "layer", None)), "")
@@ -252,19 +245,15 @@ def _split_model(value: Any, name: str) -> GivenModel:
         if len(sides["retain"]) < 2:
             raise InputError(f"{name} retain must have at least 2 rows; got 1. Give more retain records.")
         layers[layer] = sides
-    return GivenModel(layers, dict(zip(SIDES, (part[names[-1]] for part in by_layer), strict=False)))
+    return _GivenModel(layers, dict(zip(SIDES, (part[names[-1]] for part in by_layer), strict=False)))
 
 
-def _main(model: GivenModel) -> SideRows:
-    return list(model.layers.values())[-1]
-
-
-def _check_agreement(models: Mapping[str, GivenModel], settings: AuditSettings) -> None:
+def _check_agreement(models: Mapping[str, _GivenModel], settings: AuditSettings) -> None:
     first = models["unlearned"]
     has_oracle = any(name.startswith("oracle") for name in models)
     for name, model in models.items():
-        if _main(model).keys() != _main(first).keys():
-            with_it, without = ("unlearned", name) if "held_out" in _main(first) else (name, "unlearned")
+        if model.main.keys() != first.main.keys():
+            with_it, without = ("unlearned", name) if "held_out" in first.main else (name, "unlearned")
             raise InputError(
                 f"held_out must be given for every model or for none; got it for {with_it} but not for {without}. "
                 "Embed the held-out records with each model."
@@ -290,13 +279,12 @@ def _by_side(value: Any, name: str, sizes: Mapping[Side, int]) -> dict[Side, npt
     if value is None:
         return {}
     table = dict(value) if isinstance(value, Mapping) else {"forget": value}
-    for side in table:
+    found: dict[Side, npt.NDArray[Any]] = {}
+    for side, labels in table.items():
         if side not in sizes:
             raise InputError(
                 f"{name} must be keyed by {', '.join(sizes)}; got {side!r}. Name the sides that were given."
             )
-    found: dict[Side, npt.NDArray[Any]] = {}
-    for side, labels in table.items():
         if labels is None:
             continue
         array, n = np.asarray(labels), sizes[cast(Side, side)]
@@ -308,9 +296,9 @@ def _by_side(value: Any, name: str, sizes: Mapping[Side, int]) -> dict[Side, npt
     return found
 
 
-def _hash_side(models: Mapping[str, GivenModel], side: Side) -> Keys:
+def _hash_side(models: Mapping[str, _GivenModel], side: Side) -> Keys:
     """Keys of a side's records from rows and losses in all models: only records alike in every model share one."""
-    keys = [hash_content(_main(model)[side], salt) for salt, model in enumerate(models.values())]
+    keys = [hash_content(model.main[side], salt) for salt, model in enumerate(models.values())]
     keys += [
         hash_content(losses[side][:, None], salt)
         for salt, model in enumerate(models.values(), len(models))
@@ -321,7 +309,7 @@ def _hash_side(models: Mapping[str, GivenModel], side: Side) -> Keys:
 
 
 def _order_side(
-    models: Mapping[str, GivenModel], side: Side, keys: Keys, ids: npt.NDArray[Any], groups: npt.NDArray[Any] | None
+    models: Mapping[str, _GivenModel], side: Side, keys: Keys, ids: npt.NDArray[Any], groups: npt.NDArray[Any] | None
 ) -> IndexArray:
     """Rows by content; records with the same content by id and group. Sides too large for a copy stay in place."""
     if any(rows[side].nbytes > _LARGEST_COPY for model in models.values() for rows in model.layers.values()):

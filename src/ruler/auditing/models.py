@@ -11,7 +11,7 @@ import numpy.typing as npt
 from ruler.auditing.audit import audit_evidence
 from ruler.auditing.evidence import Side
 from ruler.auditing.findings import GuardFinding, Report
-from ruler.auditing.gather import gather_evidence
+from ruler.auditing.gather import NamesLike, gather_evidence
 from ruler.auditing.guards.models import check_retain_accuracy, check_stability
 from ruler.auditing.settings import AuditSettings
 from ruler.core.errors import InputError, RulerError
@@ -40,8 +40,8 @@ def audit_models(
     retain: Any,
     held_out: Any = None,
     layer: str | Sequence[str] | None = None,
-    ids: Any = None,
-    groups: Any = None,
+    ids: NamesLike | None = None,
+    groups: NamesLike | None = None,
     batch_size: int = 256,
     device: "str | torch.device | None" = None,
     progress: bool = False,

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from ruler.auditing.evidence import SIDES, Evidence
 from ruler.auditing.findings import GuardFinding
+from ruler.auditing.gather import are_row_numbers
 from ruler.stats.auc import measure_effect
 
 _LONGEST_SHOWN = 40
@@ -156,16 +157,6 @@ def check_swapped(evidence: Evidence) -> Iterator[GuardFinding]:
         message,
         "Check which file holds the records that were to be forgotten.",
     )
-
-
-def are_row_numbers(ids: npt.NDArray[Any]) -> bool:
-    """Whether ids are 0..n-1, as where nobody named the records: equal numbers on two sides then mean nothing.
-
-    Example:
-        >>> are_row_numbers(np.array([0, 1, 2])), are_row_numbers(np.array([2, 1, 0]))
-        (True, False)
-    """
-    return ids.dtype.kind in "iu" and np.array_equal(ids, np.arange(len(ids)))
 
 
 def say_side(side: str) -> str:

@@ -77,7 +77,7 @@ def describe_machine() -> dict[str, Any]:
     import platform
     from importlib import metadata
 
-    from ruler.experiment.provenance import describe_run
+    from ruler.experiment.store import describe_process
 
     processor = platform.processor() or platform.machine()
     with contextlib.suppress(OSError):
@@ -87,7 +87,7 @@ def describe_machine() -> dict[str, Any]:
     for package in ("numpy", "torch", "faiss-cpu", "scikit-learn"):
         with contextlib.suppress(metadata.PackageNotFoundError):
             versions[package] = metadata.version(package)
-    run = describe_run("cpu")
+    run = describe_process("cpu")
     return {
         "ruler": run.ruler_version if run.commit is None else f"{run.ruler_version} ({run.commit})",
         "processor": processor,

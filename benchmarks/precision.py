@@ -16,7 +16,7 @@ from ruler.core.files import write_atomically
 from ruler.core.optional import load_optional
 from ruler.data import DATASETS
 from ruler.experiment.cell import Outcome, Workplace, run_job
-from ruler.experiment.diagnostic.material import load_material
+from ruler.experiment.diagnostic.data import load_data
 from ruler.experiment.grid import Job, list_cells
 from ruler.experiment.settings import PRECISIONS
 from ruler.experiment.studies import STUDIES
@@ -103,7 +103,7 @@ def compare_precisions(
         raise InputError(f"device must be one that torch finds here; got {settings.device!r}. Choose cpu.")
     place = Workplace(device=settings.device, language_model=settings.language_model)
     for dataset, architecture in settings.list_models():
-        load_material(dataset, settings.size, settings.language_model).distinct  # noqa: B018  # or the first job alone would bear it
+        load_data(dataset, settings.size, settings.language_model).distinct  # noqa: B018  # or the first job alone would bear it
         found: dict[str, dict[str, list[Outcome]]] = {}
         for seed in range(settings.n_seeds):
             for precision in PRECISIONS[:: 1 if seed % 2 else -1]:  # neither is always the one that warms up

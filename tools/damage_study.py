@@ -20,6 +20,7 @@ from pathlib import Path
 import pandas as pd
 
 from ruler.core.errors import RulerError
+from ruler.experiment.executors import LocalExecutor
 from ruler.experiment.run import RESULTS_FILE, STUDY_FILE, Progress, RunSettings, run_studies
 from ruler.experiment.settings import StudySettings
 from ruler.experiment.store import load_results
@@ -150,7 +151,7 @@ def main() -> None:
     studies = choose_parts(chosen.parts, datasets=chosen.datasets, n_seeds=chosen.seeds, is_smoke=chosen.smoke)
     settings = RunSettings(
         out=chosen.keep,
-        n_jobs=chosen.jobs,
+        executor=LocalExecutor(chosen.jobs),
         device=chosen.device,
         models=chosen.keep / "models",
         language_model=chosen.language_model if any(study.name == "clinical" for study in studies) else None,

@@ -133,7 +133,7 @@ def test_a_run_that_is_cut_short_has_the_seeds_that_it_got_to(monkeypatch: pytes
         return [Outcome(cell, scores, 1.0) for cell in job.cells]
 
     monkeypatch.setattr(precision, "run_job", run)
-    monkeypatch.setattr(precision, "load_material", lambda *given: SimpleNamespace(distinct=None))
+    monkeypatch.setattr(precision, "load_data", lambda *given: SimpleNamespace(distinct=None))
     settings = PrecisionSettings("cpu", ("higgs",), ("tabular_mlp",), ("scrub",), n_seeds=5)
     running = compare_precisions(settings)
     rows = [next(running) for _ in range(4)]

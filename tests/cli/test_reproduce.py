@@ -15,6 +15,7 @@ import ruler.cli.reproduce as module
 from ruler.cli.app import app
 from ruler.core.cluster import ClusterSettings
 from ruler.core.errors import RulerError
+from ruler.experiment.executors import LocalExecutor, RayExecutor
 from ruler.experiment.grid import Cell
 from ruler.experiment.run import Progress, RunSettings, Summary
 from ruler.experiment.settings import StudySettings
@@ -61,7 +62,7 @@ def test_words_become_settings(recorder: Recorder, tmp_path: Path) -> None:
     (study,) = recorder.studies
     assert (study.datasets, study.seeds, study.engine) == (("adult", "magic"), (0, 1, 2), "ensemble")
     assert (study.methods, study.forget_fractions) == (("fine_tuning", "scrub"), (0.05, 0.2))
-    assert recorder.settings == RunSettings(out=tmp_path / "results", n_jobs=2)
+    assert recorder.settings == RunSettings(out=tmp_path / "results", executor=LocalExecutor(2))
     assert "4 of 4 cells, 1 new, in 1 min 15 s" in result.output
 
 
@@ -77,9 +78,9 @@ def test_a_gpu_takes_the_ensemble_and_checkpoints_mean_imported_models(recorder:
 def test_a_cluster_is_asked_for_by_name(recorder: Recorder, tmp_path: Path) -> None:
     run(tmp_path, "primary", "--executor", "ray", "--job-cpus", "2", "--job-gpus", "0.5")
     assert recorder.settings is not None
-    assert recorder.settings.cluster == ClusterSettings(job_cpus=2, job_gpus=0.5)
+    assert recorder.settings.executor == RayExecutor(None, ClusterSettings(job_cpus=2, job_gpus=0.5))
     run(tmp_path, "primary")
-    assert recorder.settings.cluster is None
+    assert recorder.settings.executor == LocalExecutor()
 
 
 @pytest.mark.parametrize(
@@ -95,7 +96,7 @@ def test_a_cluster_is_asked_for_by_name(recorder: Recorder, tmp_path: Path) -> N
         (["primary", "--jobs", "0"], "jobs must be a whole number of at least 1"),
         (["primary", "--device", "cuda", "--engine", "protocol"], "device must be cpu for the engine protocol"),
         (["primary", "--checkpoints", "/no/such/folder"], "checkpoints must be a folder"),
-        (["images", "--engine", "ensemble"], "engine must be left out for diagnostic studies"),
+        (["images", "--engine", "ensemble"], "engine must be omitted for diagnostic studies"),
         (["images", "--export-checkpoints", "models"], "export-checkpoints must be used with models of the engine"),
     ],
 )
@@ -127,7 +128,7 @@ def test_an_interrupt_says_how_to_resume(recorder: Recorder, tmp_path: Path) -> 
 
 def test_a_log_gets_a_line_now_and_then(recorder: Recorder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "cells, 25%" not in run(tmp_path, "primary").output
-    monkeypatch.setattr(module, "_LINE_EVERY_S", 0.0)
+    monkeypatch.setattr(module, "LINE_EVERY_S", 0.0)
     assert "1 of 4 cells, 25%, 3 s left" in run(tmp_path, "primary").output
 
 

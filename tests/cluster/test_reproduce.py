@@ -14,12 +14,11 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from ruler.experiment.executors.worker import MOST_DEATHS
+from ruler.experiment.executors.local import MOST_DEATHS
 from ruler.experiment.run import RESULTS_FILE
-from ruler.experiment.settings import StudySettings
+from ruler.experiment.settings import StudySettings, format_studies
 from ruler.experiment.store import ResultStore, load_results
 from ruler.experiment.studies import choose_studies, narrow_studies
-from ruler.experiment.study_file import format_studies
 
 pytest.importorskip("ray", reason="needs ray: pip install 'ruler-audit[cluster]'")
 pytestmark = pytest.mark.cluster
@@ -36,11 +35,11 @@ COMMAND = [
 COORDINATOR = """
 import sys
 from pathlib import Path
-from ruler.core.cluster import ClusterSettings
+from ruler.experiment.executors import EXECUTORS
 from ruler.experiment.run import RunSettings, run_studies
-from ruler.experiment.study_file import read_studies
-cluster = ClusterSettings() if sys.argv[3] == "ray" else None
-done = run_studies(read_studies(Path(sys.argv[1])), RunSettings(out=Path(sys.argv[2]), cluster=cluster))
+from ruler.experiment.settings import read_studies
+executor = EXECUTORS[sys.argv[3]]()
+done = run_studies(read_studies(Path(sys.argv[1])), RunSettings(out=Path(sys.argv[2]), executor=executor))
 print(f"{done.n_done} of {done.n_cells} cells, {done.n_new} new")
 """
 PATIENCE_S = 240  # hangs are found, and other work on the machine is not

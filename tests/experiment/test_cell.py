@@ -7,16 +7,13 @@ import pytest
 import torch
 
 from ruler.core.types import Predictions
-from ruler.experiment.cell import Workplace, run_job
-from ruler.experiment.ensemble import EnsembleBench
+from ruler.experiment.cell import MeasuredModel, Scores, Workplace, divide_by_norms, measure_cell, run_job
 from ruler.experiment.grid import Cell, Job, list_cells
-from ruler.experiment.protocol import ProtocolBench, choose_unlearning
-from ruler.experiment.records import load_parts, make_records
 from ruler.experiment.settings import StudySettings
-from ruler.metrics import m1, m2, m3, m4
+from ruler.experiment.tabular.measure import load_parts, make_records
+from ruler.metrics import cosine_similarity, m1, m2, m3, m4
 from ruler.metrics.outputs import accuracy, membership_inference
 from ruler.training.classifier import train_tabular
-from ruler.training.ensemble import StackedMLP
 from ruler.unlearning import unlearn
 
 SCRUB = Cell("own", "breast_cancer", "scrub", 0.05, 0, 5e-4)
@@ -124,106 +121,39 @@ def test_a_job_whose_models_cannot_be_loaded_fails_in_every_cell_with_that_reaso
         assert "Traceback" in outcome.details
 
 
-def test_a_failing_ensemble_cell_fails_alone(workplace: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
-    import ruler.experiment.ensemble as module
-    from ruler.core.errors import DivergedError
+class Canned:
+    """An engine whose models are given."""
 
-    def unlearn_some(method: str, originals: object, *, forget: list[np.ndarray], **rest: object) -> object:
-        if any(len(rows) == 45 for rows in forget):
-            raise DivergedError("loss must stay finite")
-        return originals
+    def __init__(self, **models: MeasuredModel) -> None:
+        self.models = models
 
-    monkeypatch.setattr(module, "unlearn_ensemble", unlearn_some)
-    cells = tuple(Cell("own", "breast_cancer", "scrub", f, 0, 5e-4, engine="ensemble") for f in (0.05, 0.1, 0.2))
-    outcomes = list(run_job(Job(cells), workplace))
-    assert [outcome.error for outcome in outcomes] == ["", "DivergedError: loss must stay finite", ""]
+    def count_forget(self, cell: Cell) -> int:
+        return 5
 
+    def measure_original(self, cell: Cell) -> MeasuredModel:
+        return self.models["original"]
 
-def test_asking_models_at_once_changes_no_number(workplace: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
-    study = StudySettings(
-        "own", ("breast_cancer",), ("scrub", "bad_teacher"), (0.05, 0.1), (0, 1, 2), engine="ensemble"
-    )
-    alone = [outcome.scores for outcome in run_job(Job(list_cells(study)), workplace)]
-    monkeypatch.setattr(EnsembleBench, "_count_at_once", lambda *_: 2)
-    assert [outcome.scores for outcome in run_job(Job(list_cells(study)), workplace)] == alone
+    def measure_oracle(self, cell: Cell, seed: int) -> MeasuredModel:
+        return self.models["oracle"]
+
+    def measure_unlearned(self, cell: Cell) -> MeasuredModel:
+        return self.models["unlearned"]
+
+    def audit(self, model: MeasuredModel, *, oracle: MeasuredModel, original: MeasuredModel | None = None) -> Scores:
+        return {"verdict": "inconclusive"}
 
 
-def test_a_model_whose_answers_cannot_be_scored_fails_alone(
-    workplace: Workplace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import ruler.experiment.ensemble as module
-
-    def unlearn_badly(method: str, originals: StackedMLP, **rest: object) -> StackedMLP:
-        originals.flat[1] = torch.nan
-        return originals
-
-    monkeypatch.setattr(module, "unlearn_ensemble", unlearn_badly)
-    monkeypatch.setattr(EnsembleBench, "_count_at_once", lambda *_: 8)
-    cells = tuple(Cell("own", "breast_cancer", "scrub", 0.1, seed, 5e-4, engine="ensemble") for seed in range(3))
-    first, second, third = (outcome.error for outcome in run_job(Job(cells), workplace))
-    assert first == third == ""
-    assert "representations must be finite" in second
-
-
-def test_identical_records_are_embedded_once() -> None:
-    records = make_records(load_parts("breast_cancer"), 0.05, 999)
-    features = records.parts.train_features
-    assert len(np.unique(records.distinct, axis=0)) == len(records.distinct)
-    assert np.array_equal(records.distinct[records.forget], features[records.partition.forget])
-    assert np.array_equal(records.distinct[records.gallery], features[records.partition.retain])
-
-
-def test_the_original_is_trained_once_for_all_fractions(workplace: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
-    import ruler.experiment.protocol as module
-
-    calls: list[tuple[int, bool]] = []
-
-    def train(features: object, target: object, partition: object = None, **rest: object) -> object:
-        calls.append((rest["seed"], partition is None))  # type: ignore[arg-type]
-        return train_tabular(features, target, partition, **rest)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(module, "train_tabular", train)
-    study = StudySettings("own", ("breast_cancer",), ("gradient_ascent", "scrub"), (0.05, 0.1), (3,))
-    assert all(outcome.scores for outcome in run_job(Job(list_cells(study)), workplace))
-    assert sorted(calls) == [(3, False), (3, False), (3, True)]
-
-
-def test_epochs_scale_with_the_rate() -> None:
-    def epochs(method: str, rate: float) -> int:
-        return choose_unlearning(Cell("own", "adult", method, 0.05, 0, rate)).epochs
-
-    assert [epochs("gradient_ascent", rate) for rate in (1e-4, 5e-4, 1e-3)] == [1, 5, 10]
-    assert [epochs("neggrad_plus", rate) for rate in (1e-4, 5e-4, 1e-3)] == [2, 10, 20]
-
-
-def test_settings_of_a_cell_reach_the_method() -> None:
-    settings = choose_unlearning(Cell("own", "adult", "bad_teacher", 0.05, 0, 5e-4, batch_size=128, teacher_seed=102))
-    assert (settings.batch_size, settings.teacher_seed) == (128, 102)  # type: ignore[attr-defined]
-
-
-def test_imported_models_are_the_files_and_a_missing_one_is_named(workplace: Workplace, tmp_path: Path) -> None:
-    ProtocolBench("breast_cancer", workplace).export(SCRUB, tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "breast_cancer_seed0_oracle_ff05.pt",
-        "breast_cancer_seed0_orig.pt",
-    ]
-    cells = tuple(Cell("own", "breast_cancer", "scrub", f, 0, 5e-4, models="imported") for f in (0.05, 0.1))
-    found, missing = run_job(Job(cells), Workplace(models=workplace.models, checkpoints=tmp_path))
-    (trained,) = run_job(Job((SCRUB,)), workplace)
-    assert found.scores == trained.scores
-    assert "breast_cancer_seed0_oracle_ff10.pt must exist" in missing.error
-
-
-def test_imported_models_need_a_folder() -> None:
-    (outcome,) = run_job(Job((Cell("own", "breast_cancer", "scrub", 0.05, 0, 5e-4, models="imported"),)), Workplace())
-    assert "checkpoints must name the folder that models are imported from" in outcome.error
-
-
-def test_members_of_an_ensemble_job_are_what_its_cells_need() -> None:
-    cells = (
-        Cell("own", "breast_cancer", "scrub", 0.05, 0, 5e-4, engine="ensemble"),
-        Cell("own", "breast_cancer", "oracle", 0.1, 1, engine="ensemble"),
-    )
-    models, place = EnsembleBench(Job(cells), Workplace())._trained()
-    assert set(place) == {(0, None), (0, (0.05, 999)), (1, (0.1, 999))}
-    assert len(models) == 3
+def test_comparisons_are_those_of_the_metrics() -> None:
+    rows = dict(zip(("original", "oracle", "unlearned"), np.random.default_rng(0).normal(size=(3, 12, 4)), strict=True))
+    measured = {name: MeasuredModel(divide_by_norms(own), 5, {"m4": 0.5}) for name, own in rows.items()}
+    forget, retain = ({name: own[part] for name, own in rows.items()} for part in (slice(5), slice(5, None)))
+    similarity = cosine_similarity(forget["unlearned"], forget["oracle"])
+    assert measure_cell(SCRUB, Canned(**measured)) == {
+        "n_forget": 5,
+        "m4": 0.5,
+        "m1": m1(forget["unlearned"], forget["oracle"]),
+        "m2": m2(forget["unlearned"], forget["oracle"], retain["unlearned"], retain["oracle"]),
+        "m2_mean_baseline": (similarity - cosine_similarity(retain["unlearned"], retain["oracle"]).mean()).mean(),
+        "m3": m3(forget["unlearned"], forget["original"], forget["oracle"]),
+        "verdict": "inconclusive",
+    }

@@ -1,5 +1,7 @@
 """Runs resume from whatever was left behind, and end with the same rows as an undisturbed one."""
 
+import json
+import multiprocessing
 import os
 import random
 import signal
@@ -12,8 +14,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from ruler.core.errors import InputError, UnknownNameError
+from ruler.core.errors import DownloadError, FileFormatError, InputError, RulerError, UnknownNameError
 from ruler.experiment.cell import Outcome
+from ruler.experiment.executors import Executor, LocalExecutor, RayExecutor
 from ruler.experiment.grid import list_cells
 from ruler.experiment.run import (
     RESULTS_FILE,
@@ -21,12 +24,12 @@ from ruler.experiment.run import (
     Progress,
     RunSettings,
     export_models,
+    gather_inputs,
     run_studies,
 )
-from ruler.experiment.settings import StudySettings
+from ruler.experiment.settings import StudySettings, format_studies, read_studies
 from ruler.experiment.store import Provenance, ResultStore, load_results
 from ruler.experiment.studies import STUDIES, choose_studies, choose_variant, narrow_studies, shrink_studies
-from ruler.experiment.study_file import format_studies, read_studies
 
 PROVENANCE = ["elapsed_s", "ruler_version", "commit", "torch_version", "machine", "finished_at"]
 TINY = StudySettings("primary", ("breast_cancer",), ("gradient_ascent", "scrub"), (0.05,), (0, 1))
@@ -37,15 +40,16 @@ N_SMALL = 2 * 2 * 2 * 6
 COORDINATOR = """
 import sys
 from pathlib import Path
+from ruler.experiment.executors import LocalExecutor
 from ruler.experiment.run import RunSettings, run_studies
-from ruler.experiment.study_file import parse_studies
+from ruler.experiment.settings import parse_studies
 studies, folder = parse_studies(Path(sys.argv[1]).read_text()), Path(sys.argv[2])
-run_studies(studies, RunSettings(out=folder, n_jobs=2, models=folder / "models"))
+run_studies(studies, RunSettings(out=folder, executor=LocalExecutor(2), models=folder / "models"))
 """
 
 
 def settings_for(folder: Path, **changes: object) -> RunSettings:
-    return RunSettings(out=folder, n_jobs=2, models=folder / "models", **changes)  # type: ignore[arg-type]
+    return RunSettings(out=folder, executor=LocalExecutor(2), models=folder / "models", **changes)  # type: ignore[arg-type]
 
 
 def values_of(folder: Path) -> pd.DataFrame:
@@ -72,7 +76,7 @@ def test_failing_cells_are_reported_and_retried_once_they_can_succeed(tmp_path: 
     study = replace(TINY, methods=("gradient_ascent",))
     export_models([replace(study, seeds=(0,))], settings_for(tmp_path), published)
     imported = replace(study, models="imported")
-    settings = replace(settings_for(tmp_path, checkpoints=published), n_jobs=1)
+    settings = replace(settings_for(tmp_path, checkpoints=published), executor=LocalExecutor(1))
     first = run_studies([imported], settings)
     assert (first.n_done, first.n_new) == (1, 1)
     ((cell, error),) = first.failures.items()
@@ -150,7 +154,8 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
     if not Path("/proc/self/task").is_dir():
         pytest.skip("finding workers to kill needs /proc")
     folder = tmp_path_factory.mktemp("undisturbed")
-    run_studies(SMALL, replace(settings_for(folder), n_jobs=1))  # the others take two: no value depends on it
+    one_worker = replace(settings_for(folder), executor=LocalExecutor(1))  # the others take two: no value depends on it
+    run_studies(SMALL, one_worker)
     return values_of(folder)
 
 
@@ -172,7 +177,7 @@ def test_results_of_another_variant_are_not_mixed(tmp_path: Path) -> None:
     made_by = Provenance(device="cpu", ruler_version="0", commit=None, torch_version="2", machine="this")
     with ResultStore(tmp_path / RESULTS_FILE) as store:
         cell = list_cells(replace(TINY, engine="ensemble"))[0]
-        store.add(Outcome(cell, {"n_forget": 3}, 1.0), made_by, "now")
+        store.add(Outcome(cell, {"n_forget": 3}, 1.0), made_by)
     with pytest.raises(InputError, match="must hold the study primary in one variant"):
         run_studies([TINY], settings_for(tmp_path))
 
@@ -197,13 +202,13 @@ def test_variants() -> None:
     assert imported.models == "imported"
     everything = choose_variant(studies, engine=None, device="cpu", is_imported=True)
     assert {study.name for study in everything if study.models == "trained"} == {"minibatch"}
-    with pytest.raises(InputError, match="checkpoints must be left out for mini batches"):
+    with pytest.raises(InputError, match="checkpoints must be omitted for mini batches"):
         choose_variant((STUDIES["minibatch"],), engine=None, device="cpu", is_imported=True)
 
 
 def test_settings_of_a_run_are_checked(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="jobs must be a whole number of at least 1; got 0"):
-        RunSettings(out=tmp_path, n_jobs=0)
+        LocalExecutor(0)
     with pytest.raises(InputError, match=r"checkpoints must be a folder; got .*, which is none"):
         RunSettings(out=tmp_path, checkpoints=tmp_path / "absent")
     with pytest.raises(UnknownNameError, match="device must be one of"):
@@ -234,7 +239,7 @@ def test_diagnostic_studies_keep_their_engine_and_take_the_precision_that_is_ask
         for precision in ("float32", "bfloat16"):
             chosen = choose_variant(asked, engine=None, device=device, is_imported=False, precision=precision)
             assert [study.precision for study in chosen] == [precision, precision]
-    with pytest.raises(InputError, match=r"engine must be left out for diagnostic studies.*; got 'ensemble'"):
+    with pytest.raises(InputError, match=r"engine must be omitted for diagnostic studies.*; got 'ensemble'"):
         choose_variant(asked, engine="ensemble", device="cpu", is_imported=False)
     with pytest.raises(UnknownNameError, match="precision must be one of"):
         choose_variant(asked, engine=None, device="cpu", is_imported=False, precision="half")
@@ -253,6 +258,66 @@ def test_a_set_whose_home_lacks_what_the_study_needs_is_not_downloaded(
 
 def test_a_language_model_goes_with_texts_alone(tmp_path: Path) -> None:
     settings = RunSettings(tmp_path / "out", language_model="my-bert")
-    with pytest.raises(InputError, match="language_model must be left out for studies without texts"):
+    with pytest.raises(InputError, match="language_model must be omitted for studies without texts"):
         run_studies([STUDIES["primary"]], settings)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.fixture
+def without_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+
+
+def make_maskless(folder: Path) -> Path:
+    transformers, tokenizers = (pytest.importorskip(name) for name in ("transformers", "tokenizers"))
+    words = tokenizers.Tokenizer(tokenizers.models.WordLevel({"fever": 0, "?": 1}, unk_token="?"))
+    transformers.PreTrainedTokenizerFast(tokenizer_object=words, unk_token="?").save_pretrained(folder)
+    (folder / "config.json").write_text(json.dumps({"model_type": "gpt2"}))
+    return folder
+
+
+def make_broken(folder: Path) -> Path:
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps({"model_type": "bert"}))
+    (folder / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nfever\n")
+    (folder / "model.safetensors").write_bytes(b"no weights")
+    return folder
+
+
+@pytest.mark.usefixtures("without_hub")
+@pytest.mark.parametrize("executor", [LocalExecutor(1), RayExecutor(1)], ids=["local", "ray"])
+def test_a_run_ends_before_its_first_job_where_the_language_model_cannot_be_had(
+    tmp_path: Path, executor: Executor
+) -> None:
+    settings = RunSettings(out=tmp_path, executor=executor, language_model=str(tmp_path / "nowhere"))
+    with pytest.raises(FileFormatError, match=r"nowhere must be a folder with a config\.json; got nothing there"):
+        run_studies(shrink_studies(choose_studies("clinical")), settings)
+    assert not multiprocessing.active_children()
+    with ResultStore(tmp_path / RESULTS_FILE) as store:
+        assert store.list_failures() == {}
+
+
+@pytest.mark.usefixtures("without_hub")
+def test_each_fault_of_a_language_model_has_its_own_line(tmp_path: Path) -> None:
+    faults: list[tuple[str, type[RulerError], str]] = [
+        (
+            str(make_maskless(tmp_path / "maskless")),
+            FileFormatError,
+            "must have a mask and a padding token",
+        ),
+        (
+            str(make_broken(tmp_path / "broken")),
+            FileFormatError,
+            "must hold a sound transformers model",
+        ),
+        ("nobody/no-such-model", DownloadError, "must be in the Hugging Face cache or in reach; got neither"),
+    ]
+    for name, kind, message in faults:
+        with pytest.raises(kind, match=message) as caught:
+            gather_inputs(["mtsamples"], name)
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.usefixtures("without_hub")
+def test_a_language_model_is_asked_for_where_texts_are_read_alone() -> None:
+    gather_inputs(["breast_cancer"], "nobody/no-such-model")

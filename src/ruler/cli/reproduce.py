@@ -1,11 +1,9 @@
 """`ruler reproduce`: from raw data to the paper's tables and figures, beside the published numbers."""
 
-import importlib
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,6 +13,7 @@ from rich.console import Console
 from typer.core import TyperCommand
 
 from ruler.cli.executors import choose_cluster
+from ruler.experiment.executors import EXECUTORS, RayExecutor
 from ruler.experiment.run import (
     RESULTS_FILE,
     Progress,
@@ -24,14 +23,13 @@ from ruler.experiment.run import (
     list_exported,
     run_studies,
 )
-from ruler.experiment.settings import StudySettings
 from ruler.experiment.store import load_results
 from ruler.experiment.studies import choose_studies, choose_variant, narrow_studies, shrink_studies
 
 EXAMPLE = "Example: ruler reproduce primary --datasets breast_cancer heart_disease --seeds 3 --out results"
+LINE_EVERY_S = 30.0
 _MISUSE, _INTERRUPTED = 2, 130
 _SPREAD = ("--datasets", "--methods", "--forget-fractions")
-_LINE_EVERY_S = 60.0
 _SHOWN_FAILURES = 10
 
 
@@ -56,7 +54,7 @@ def reproduce(
         str,
         typer.Argument(
             help="primary, bad-teacher, oracle-null, minibatch, learning-rate, forget-seeds, large-tabular, images, "
-            "clinical, faces or all."
+            "clinical, faces or all; or a TOML file with studies of your own."
         ),
     ],
     datasets: Annotated[list[str] | None, typer.Option(help="Only these datasets (see `ruler data list`).")] = None,
@@ -70,10 +68,10 @@ def reproduce(
         ),
     ] = "local",
     jobs: Annotated[
-        int | None, typer.Option(help="Worker processes; by default one a core, or a few on a GPU.")
+        int | None, typer.Option(help="Worker processes; by default one per core, or a few on a GPU.")
     ] = None,
-    job_cpus: Annotated[int | None, typer.Option(help="With ray: cores of a job, by default 1.")] = None,
-    job_gpus: Annotated[float | None, typer.Option(help="With ray: share of a GPU of a job, by default 0.25.")] = None,
+    job_cpus: Annotated[int | None, typer.Option(help="With ray: cores per job, by default 1.")] = None,
+    job_gpus: Annotated[float | None, typer.Option(help="With ray: share of a GPU per job, by default 0.25.")] = None,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     engine: Annotated[
         str | None,
@@ -102,7 +100,7 @@ def reproduce(
 
     The same command again resumes: finished cells are never run twice.
     """
-    cluster = choose_cluster(executor, job_cpus=job_cpus, job_gpus=job_gpus)
+    cluster = choose_cluster(executor, EXECUTORS, job_cpus=job_cpus, job_gpus=job_gpus)
     small = narrow_studies(
         shrink_studies(choose_studies(study)) if smoke else choose_studies(study),
         datasets=datasets or (),
@@ -117,70 +115,51 @@ def reproduce(
         list_exported(studies)  # or hours would pass before it is refused
     settings = RunSettings(
         out=out,
-        n_jobs=jobs,
+        executor=EXECUTORS[executor](n_jobs=jobs) if cluster is None else RayExecutor(jobs, cluster),
         device=device,
         checkpoints=checkpoints,
         language_model=language_model,
-        cluster=cluster,
     )
     try:
-        summary = _run(studies, settings)
+        with _show_progress() as show:
+            summary = run_studies(studies, settings, on_progress=show)
         if export_checkpoints is not None:
             export_models(studies, settings, export_checkpoints)
             typer.echo(f"models: {export_checkpoints}")
-        _write_report(out)
+        results = load_results(out / RESULTS_FILE)
+        if len(results):
+            from ruler.paper.report import write_all  # takes seconds to load
+
+            write_all(results, out)
     except KeyboardInterrupt as error:
         typer.echo(f"Stopped. Finished cells are kept in {out}: run the same command again to resume.", err=True)
         raise typer.Exit(_INTERRUPTED) from error
     _tell(summary, out)
 
 
-def _run(studies: tuple[StudySettings, ...], settings: RunSettings) -> Summary:
-    loading = threading.Thread(target=_load_report, daemon=True)
-    with _show() as show:
-
-        def look(now: Progress) -> None:
-            if loading.ident is None:
-                loading.start()
-            show(now)
-
-        summary = run_studies(studies, settings, on_progress=look)
-    if loading.ident is not None:
-        loading.join()
-    return summary
-
-
 @contextmanager
-def _show() -> Iterator[Callable[[Progress], None]]:
-    """A bar on a terminal; elsewhere a plain line a minute."""
-    if not sys.stderr.isatty():
-        yield _PlainLines().show
+def _show_progress() -> Iterator[Callable[[Progress], None]]:
+    """Yield a function that shows how far a run is: a bar on a terminal, elsewhere a line every half minute."""
+    if sys.stderr.isatty():
+        columns = (
+            bars.TextColumn("{task.description}"),
+            bars.BarColumn(),
+            bars.TextColumn("{task.percentage:.0f}%"),
+            bars.TextColumn("{task.fields[left]}"),
+        )
+        with bars.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task("", total=1.0, left="")
+            yield lambda now: bar.update(task, completed=now.share, description=_count(now), left=_tell_left(now))
         return
-    columns = (
-        bars.TextColumn("{task.fields[cells]}"),
-        bars.BarColumn(),
-        bars.TextColumn("{task.percentage:.0f}%"),
-        bars.TextColumn("{task.fields[left]}"),
-    )
-    with bars.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=1.0, cells="", left="")
+    shown_s = time.monotonic()
 
-        def show(now: Progress) -> None:
-            bar.update(task, completed=now.share, cells=_count(now), left=_tell_left(now))
-
-        yield show
-
-
-class _PlainLines:
-    """A line now and then, for logs."""
-
-    def __init__(self) -> None:
-        self._next_s = time.monotonic() + _LINE_EVERY_S
-
-    def show(self, now: Progress) -> None:
-        if time.monotonic() >= self._next_s:
-            self._next_s = time.monotonic() + _LINE_EVERY_S
+    def show(now: Progress) -> None:
+        nonlocal shown_s
+        if time.monotonic() >= shown_s + LINE_EVERY_S:
+            shown_s = time.monotonic()
             typer.echo(f"{_count(now)}, {now.share:.0%}, {_tell_left(now)}", err=True)
+
+    yield show
 
 
 def _count(now: Progress) -> str:
@@ -197,21 +176,6 @@ def _format_s(seconds: float) -> str:
     if hours:
         return f"{hours} h {minutes:02d} min"
     return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
-
-
-def _load_report() -> None:
-    """Load what writes the report while workers run and this process waits for them: it takes seconds."""
-    with suppress(ImportError):  # whoever needs a module says that it is missing
-        for name in ("ruler.paper.report", "matplotlib.backends.backend_agg", "matplotlib.backends.backend_pdf"):
-            importlib.import_module(name)
-
-
-def _write_report(out: Path) -> None:
-    from ruler.paper.report import write_all
-
-    results = load_results(out / RESULTS_FILE)
-    if len(results):
-        write_all(results, out)
 
 
 def _tell(summary: Summary, out: Path) -> None:

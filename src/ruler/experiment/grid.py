@@ -2,8 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from itertools import combinations, product
 
@@ -15,22 +15,22 @@ CELL_VERSIONS = {"protocol": 1, "ensemble": 1, "diagnostic": 4}
 """By engine, raised with every change that can move a number in its rows; part of each cell's key."""
 
 _LATER_FIELDS = ("architecture", "forget_choice", "precision", "size")
-"""Absent from the key at their defaults, so that rows from before they came stay finished."""
+"""Absent from the key at their defaults, so that rows from before these fields existed stay finished."""
 
 _TRAINING_EPOCHS, _UNLEARNING_EPOCHS = 50, 10
 _STEP_COST = {"residual_mlp": 2, "ft_transformer": 10, "small_cnn": 4, "resnet18": 40, "bert_mlm": 100}
-"""What a record costs in a training step, against one of the tabular MLP."""
+"""Relative cost per record of a training step; that of the tabular MLP is 1."""
 
 _CHOSEN_FRACTION = 0.1
-"""What the most frequent groups shall hold, whatever fractions a run takes; one or two alone hold what they hold."""
+"""Share of records in the most frequent groups, whatever fractions a run takes; single groups and pairs ignore it."""
 
 _MOST_RECORDS = 80_000  # that a diagnostic study trains on
-_FIXED_ROWS = 1500  # what a model costs whatever its size, in rows: steps of a tiny set are bound by call overhead
+_FIXED_ROWS = 1500  # what a model costs whatever the size of its data: tiny steps are bound by call overhead
 
 
 @dataclass(frozen=True)
 class Cell:
-    """The smallest thing that is recorded and resumed: one row of the results.
+    """The smallest unit that is recorded and resumed: one row of the results.
 
     Args:
         method: An unlearning method, or ``original`` or ``oracle`` for a model before or without unlearning.
@@ -82,7 +82,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Job:
-    """Cells that share models, and so are best done one after the other by the same process.
+    """Cells that share models, done one after the other by the same process.
 
     Example:
         >>> from ruler.experiment.studies import STUDIES
@@ -95,11 +95,20 @@ class Job:
 
     @property
     def name(self) -> str:
-        """What a person would call it."""
+        """Study, dataset, architecture and seeds, for people."""
         first, n_seeds = self.cells[0], len({cell.seed for cell in self.cells})
         model = f"{first.architecture} " if first.engine == "diagnostic" else ""
         seeds = f"seed {first.seed}" if n_seeds == 1 else f"{n_seeds} seeds"
         return f"{first.study} {first.dataset} {model}{seeds}"
+
+    def device_for(self, device: str) -> str:
+        """Where the job runs in a run on this device: the engine protocol runs on a CPU alone.
+
+        Example:
+            >>> Job((Cell("primary", "adult", "scrub", 0.05, 0, 5e-4),)).device_for("cuda")
+            'cpu'
+        """
+        return "cpu" if self.cells[0].engine == "protocol" else device
 
     @cached_property
     def cost(self) -> float:
@@ -123,80 +132,48 @@ def list_cells(study: StudySettings) -> tuple[Cell, ...]:
         >>> [len(list_cells(study)) for study in STUDIES.values()]
         [1800, 900, 450, 300, 1200, 3000, 210, 210, 135, 135]
     """
-    return tuple(_generate_pairs(study) if study.compares_oracles else _generate_cells(study))
-
-
-def _generate_cells(study: StudySettings) -> Iterator[Cell]:
+    cells = []
+    # The references of one choice that is not random show what it does, so such a choice has one fraction.
+    choices = [("random", fraction) for fraction in study.forget_fractions if "random" in study.forget_choices]
+    choices += [(choice, _CHOSEN_FRACTION) for choice in study.forget_choices if choice != "random"]
     for dataset, architecture in product(study.datasets, study.architectures):
         if architecture not in DATASETS[dataset].architectures:
             continue
-        is_control = DATASETS[dataset].is_control
-        for (choice, fraction), forget_seed, seed in product(_list_choices(study), study.forget_seeds, study.seeds):
-            for method, rate, teacher_seed in _list_methods(study, is_bare=is_control or choice != "random"):
-                yield Cell(
-                    study=study.name,
-                    dataset=dataset,
-                    method=method,
-                    forget_fraction=fraction,
-                    seed=seed,
-                    learning_rate=rate,
-                    batch_size=study.batch_size,
-                    forget_seed=forget_seed,
-                    teacher_seed=teacher_seed,
-                    engine=study.engine,
-                    models=study.models,
-                    architecture=architecture,
-                    forget_choice=choice,
-                    precision=study.precision,
-                    size=study.size,
-                )
-
-
-def _list_choices(study: StudySettings) -> list[tuple[str, float]]:
-    """How groups are chosen, and what share of the records they shall hold; one row shows what another choice does."""
-    at_random = [("random", fraction) for fraction in study.forget_fractions if "random" in study.forget_choices]
-    return at_random + [(choice, _CHOSEN_FRACTION) for choice in study.forget_choices if choice != "random"]
-
-
-def _list_methods(study: StudySettings, *, is_bare: bool = False) -> list[tuple[str, float | None, int | None]]:
-    listed: list[tuple[str, float | None, int | None]] = []
-    for method, rate in product(() if is_bare else study.methods, study.learning_rates):
-        teachers = study.teacher_seeds if hasattr(METHODS[method].settings, "teacher_seed") else (None,)
-        listed += [(method, rate, teacher) for teacher in teachers]
-    references = [("oracle", None, None), ("original", None, None)] if study.has_reference_rows else []
-    return listed + references
-
-
-def _generate_pairs(study: StudySettings) -> Iterator[Cell]:
-    models = [
-        (dataset, architecture)
-        for dataset, architecture in product(study.datasets, study.architectures)
-        if architecture in DATASETS[dataset].architectures
-    ]
-    for (dataset, architecture), forget_seed, fraction in product(models, study.forget_seeds, study.forget_fractions):
-        for seed, other_seed in combinations(study.seeds, 2):
-            yield Cell(
-                study=study.name,
-                dataset=dataset,
-                method="oracle",
-                forget_fraction=fraction,
-                seed=seed,
-                batch_size=study.batch_size,
-                forget_seed=forget_seed,
-                other_seed=other_seed,
-                engine=study.engine,
-                models=study.models,
-                architecture=architecture,
-                precision=study.precision,
-                size=study.size,
-            )
+        common = Cell(
+            study=study.name,
+            dataset=dataset,
+            method="oracle",
+            forget_fraction=0.0,
+            seed=0,
+            batch_size=study.batch_size,
+            engine=study.engine,
+            models=study.models,
+            architecture=architecture,
+            precision=study.precision,
+            size=study.size,
+        )
+        if study.compares_oracles:
+            for forget_seed, fraction in product(study.forget_seeds, study.forget_fractions):
+                draw = replace(common, forget_seed=forget_seed, forget_fraction=fraction)
+                cells += [replace(draw, seed=one, other_seed=other) for one, other in combinations(study.seeds, 2)]
+            continue
+        for (choice, fraction), forget_seed, seed in product(choices, study.forget_seeds, study.seeds):
+            draw = replace(common, forget_choice=choice, forget_fraction=fraction, forget_seed=forget_seed, seed=seed)
+            is_bare = choice != "random" or DATASETS[dataset].is_control
+            for method, rate in product(() if is_bare else study.methods, study.learning_rates):
+                unlearned = replace(draw, method=method, learning_rate=rate)
+                teachers = study.teacher_seeds if hasattr(METHODS[method].settings, "teacher_seed") else (None,)
+                cells += [replace(unlearned, teacher_seed=teacher) for teacher in teachers]
+            if study.has_reference_rows:
+                cells += [draw, replace(draw, method="original")]
+    return tuple(cells)
 
 
 def group_jobs(cells: Sequence[Cell]) -> tuple[Job, ...]:
-    """Cells -> jobs: studies in their order, so that later ones find earlier models, each longest job first.
+    """Group cells into jobs: studies in their order, so that later ones find earlier models, each longest job first.
 
-    Models one by one: a job holds a dataset, architecture, training seed and forget-set seed, whose original serves all
-    its fractions. Pairs of oracles, and ensembles: a job holds a dataset.
+    A job of models that are trained one by one holds a dataset, architecture, training seed and forget-set seed, whose
+    original serves all its fractions. A job of pairs of oracles, or of an ensemble, holds a dataset and architecture.
     """
     groups: dict[tuple[object, ...], list[Cell]] = {}
     for cell in cells:

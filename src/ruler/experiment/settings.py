@@ -1,11 +1,16 @@
-"""What decides the cells of a study, typed and checked."""
+"""What decides the cells of a study, typed and checked, and how it is written to ``study.toml`` and read back."""
 
+import json
+import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
 
 from ruler.core.checks import check_number
-from ruler.core.errors import InputError
+from ruler.core.errors import FileFormatError, InputError
+from ruler.core.files import write_atomically
+from ruler.core.optional import load_optional
 from ruler.core.registry import Registry
 from ruler.data import DATASETS, list_datasets
 from ruler.unlearning import METHODS
@@ -15,12 +20,19 @@ PAPER_FORGET_SEED = 999
 APPROXIMATE_METHODS = ("gradient_ascent", "neggrad_plus", "fine_tuning", "scrub")
 ENGINES = ("protocol", "ensemble")
 """Of the tabular studies; the diagnostic ones have an engine of their own, ``diagnostic``."""
-MODEL_SOURCES = ("trained", "imported")
 ALL_METHODS = (*APPROXIMATE_METHODS, "bad_teacher")
-FORGET_CHOICES = ("random", "most_frequent", "single", "pair")
 PRECISIONS = ("float32", "bfloat16")
 DEVICES: Registry[None] = Registry("device", {"cpu": None, "cuda": None})
-SIZES = ("full", "smoke")
+_CHOICES = {
+    "engine": (*ENGINES, "diagnostic"),
+    "models": ("trained", "imported"),
+    "size": ("full", "smoke"),
+    "forget_choices": ("random", "most_frequent", "single", "pair"),
+}
+_LISTS = (
+    *("datasets", "forget_fractions", "seeds", "forget_seeds", "learning_rates", "teacher_seeds"),
+    *("architectures", "forget_choices"),
+)
 
 
 @dataclass(frozen=True)
@@ -34,7 +46,7 @@ class StudySettings:
         forget_fractions: Shares of the training rows to forget.
         seeds: Training seeds, shared by original and oracle.
         forget_seeds: Of the draw of forget sets.
-        learning_rates: Of unlearning; epochs scale with the rate, as the paper ran it.
+        learning_rates: Of unlearning; epochs scale with the rate, as in the paper.
         teacher_seeds: Of Bad Teacher's random teacher.
         batch_size: Of training and unlearning; None takes all rows at once.
         has_reference_rows: Whether the original and the oracle get rows of their own.
@@ -43,7 +55,7 @@ class StudySettings:
             ``diagnostic``, mini batches of any architecture on any device.
         models: ``trained`` here, or ``imported`` from published checkpoints.
         architectures: Of diagnostic studies; each dataset takes those made for it.
-        forget_choices: How whole groups are chosen; others than ``random`` get rows of the references alone.
+        forget_choices: How whole groups are chosen; those other than ``random`` get reference rows only.
         precision: Of diagnostic training; None elsewhere.
         size: ``smoke`` runs a diagnostic study on few records for an epoch, to see that it runs.
 
@@ -73,56 +85,63 @@ class StudySettings:
 
     def __post_init__(self) -> None:
         for field in _LISTS:
-            _check_distinct(getattr(self, field), field)
+            values = getattr(self, field)
+            if not values or len(set(values)) != len(values):
+                raise InputError(f"{field} must hold at least one value and none twice; got {list(values)}.")
         for key in self.datasets:
             DATASETS[key]
         for method in self.methods:
             if METHODS[method].terms is None and self.engine == "ensemble":
                 raise InputError(f"engine must be 'protocol' for {method}, which has no terms; got 'ensemble'.")
-        _check_numbers(self)
+        self._check_numbers()
+        for field, choices in _CHOICES.items():
+            values = getattr(self, field)
+            for value in (values,) if isinstance(values, str) else values:
+                Registry(field, dict.fromkeys(choices))[value]
+        self._check_engine()
+
+    def _check_numbers(self) -> None:
+        for fraction in self.forget_fractions:
+            check_number(fraction, "forget_fractions", minimum=0, is_strict=True)
+            if fraction >= 1:
+                raise InputError(f"forget_fractions must be below 1; got {fraction!r}. Write 0.05 for 5%.")
+        for rate in self.learning_rates:
+            check_number(rate, "learning_rates", minimum=0, is_strict=True)
+        for field in ("seeds", "forget_seeds", "teacher_seeds"):
+            for seed in getattr(self, field):
+                check_number(seed, field, minimum=0, is_whole=True)
+        if self.batch_size is not None:
+            check_number(self.batch_size, "batch_size", minimum=1, is_whole=True)
         if self.compares_oracles and len(self.seeds) < 2:
             raise InputError(f"seeds must be at least 2 to compare oracles; got {len(self.seeds)} in {self.name!r}.")
-        _check_choice(self.engine, "engine", (*ENGINES, "diagnostic"))
-        _check_diagnostic(self)
-        _check_choice(self.models, "models", MODEL_SOURCES)
+
+    def _check_engine(self) -> None:
+        """Check that the engine can train these models, and on each dataset one of these architectures."""
+        is_diagnostic = self.engine == "diagnostic"
+        if (self.precision is not None) != is_diagnostic or (is_diagnostic and self.models == "imported"):
+            raise InputError(
+                f"precision must be given for the engine diagnostic and for no other, with models trained here; got "
+                f"{self.precision!r}, engine {self.engine!r} and models {self.models!r} in {self.name!r}."
+            )
+        if is_diagnostic:
+            Registry("precision", dict.fromkeys(PRECISIONS))[str(self.precision)]
+        for key in self.datasets:
+            fitting = DATASETS[key].architectures
+            if not can_run(self.engine, key) or not set(fitting) & set(self.architectures):
+                engine = "protocol or ensemble" if can_run("protocol", key) else "diagnostic"
+                raise InputError(
+                    f"architectures must hold one for {key}: {', '.join(fitting)}, with the engine {engine}; "
+                    f"got {', '.join(self.architectures)} and {self.engine} in {self.name!r}."
+                )
         if self.engine == "ensemble" and (self.batch_size is not None or self.models == "imported"):
             raise InputError(
                 f"engine must be 'protocol' for mini batches and for imported models; got 'ensemble' in {self.name!r}. "
-                "Leave the engine out, or train full batch."
+                "Omit the engine, or train full batch."
             )
         if self.models == "imported" and self.batch_size is not None:
             raise InputError(
                 f"models must be 'trained' for mini batches; got 'imported' in {self.name!r}. "
                 "The published checkpoints were trained full batch."
-            )
-
-
-_LISTS = (
-    *("datasets", "forget_fractions", "seeds", "forget_seeds", "learning_rates", "teacher_seeds"),
-    *("architectures", "forget_choices"),
-)
-
-
-def _check_diagnostic(study: StudySettings) -> None:
-    """A diagnostic dataset needs the diagnostic engine, and each needs an architecture that is made for it."""
-    is_diagnostic = study.engine == "diagnostic"
-    _check_choice(study.size, "size", SIZES)
-    for choice in study.forget_choices:
-        _check_choice(choice, "forget_choices", FORGET_CHOICES)
-    if (study.precision is not None) != is_diagnostic or (is_diagnostic and study.models == "imported"):
-        raise InputError(
-            f"precision must be given for the engine diagnostic and for no other, with models trained here; got "
-            f"{study.precision!r}, engine {study.engine!r} and models {study.models!r} in {study.name!r}."
-        )
-    if is_diagnostic:
-        _check_choice(str(study.precision), "precision", PRECISIONS)
-    for key in study.datasets:
-        fitting = DATASETS[key].architectures
-        if not can_run(study.engine, key) or not set(fitting) & set(study.architectures):
-            engine = "protocol or ensemble" if can_run("protocol", key) else "diagnostic"
-            raise InputError(
-                f"architectures must hold one for {key}: {', '.join(fitting)}, with the engine {engine}; "
-                f"got {', '.join(study.architectures)} and {study.engine} in {study.name!r}."
             )
 
 
@@ -139,24 +158,62 @@ def can_run(engine: str, dataset: str) -> bool:
     return entry.kind == "table" and entry.study in ("primary", "")
 
 
-def _check_distinct(values: Sequence[object], name: str) -> None:
-    if not values or len(set(values)) != len(values):
-        raise InputError(f"{name} must hold at least one value and none twice; got {list(values)}.")
+def format_studies(studies: Sequence[StudySettings]) -> str:
+    """The studies as TOML, one ``[[study]]`` table each.
+
+    Example:
+        >>> from ruler.experiment.studies import STUDIES
+        >>> parse_studies(format_studies([STUDIES["primary"]])) == (STUDIES["primary"],)
+        True
+    """
+    blocks = []
+    for study in studies:
+        fields = {name: value for name, value in asdict(study).items() if value is not None}
+        lines = [f"{name} = {json.dumps(value)}" for name, value in fields.items()]  # JSON's literals are TOML's too
+        blocks.append("\n".join(["[[study]]", *lines]))
+    return "\n\n".join(blocks) + "\n"
 
 
-def _check_numbers(study: StudySettings) -> None:
-    for fraction in study.forget_fractions:
-        check_number(fraction, "forget_fractions", minimum=0, is_strict=True)
-        if fraction >= 1:
-            raise InputError(f"forget_fractions must be below 1; got {fraction!r}. Write 0.05 for 5%.")
-    for rate in study.learning_rates:
-        check_number(rate, "learning_rates", minimum=0, is_strict=True)
-    for field in ("seeds", "forget_seeds", "teacher_seeds"):
-        for seed in getattr(study, field):
-            check_number(seed, field, minimum=0, is_whole=True)
-    if study.batch_size is not None:
-        check_number(study.batch_size, "batch_size", minimum=1, is_whole=True)
+def parse_studies(text: str, *, source: str = "study.toml") -> tuple[StudySettings, ...]:
+    """Studies from TOML text.
+
+    Raises:
+        FileFormatError: Not TOML, no study, an unknown field or a value of the wrong type.
+        InputError: A value that breaks a rule.
+    """
+    pydantic = load_optional("pydantic", "reading a study file")
+    try:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise FileFormatError(f"{source} must be TOML; got {error}.") from error
+    tables = content.pop("study", None)
+    if content or not isinstance(tables, list) or not tables:
+        raise FileFormatError(f"{source} must hold [[study]] tables and nothing else; got {sorted(content) or 'none'}.")
+    return tuple(_parse_study(table, pydantic, source) for table in tables)
 
 
-def _check_choice(value: str, name: str, known: Sequence[str]) -> None:
-    Registry(name, dict.fromkeys(known))[value]
+def _parse_study(table: Any, pydantic: Any, source: str) -> StudySettings:
+    # pydantic reads the fields; the class itself keeps the rules, so that both ways of making one agree
+    fields = {name: (kind, ...) for name, kind in StudySettings.__annotations__.items() if name in table}
+    strict = pydantic.create_model("StudyTable", __config__=pydantic.ConfigDict(extra="forbid"), **fields)
+    try:
+        values = strict.model_validate(table).model_dump()
+    except pydantic.ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise FileFormatError(f"{source} must hold valid settings; got {place}: {first['msg']}.") from error
+    if "name" not in values:
+        raise FileFormatError(f"{source} must name each study; got a [[study]] table without name.")
+    return StudySettings(**values)
+
+
+def read_studies(path: str | Path) -> tuple[StudySettings, ...]:
+    """Studies from a file that `format_studies` wrote, or a person."""
+    return parse_studies(Path(path).read_text(encoding="utf-8"), source=str(path))
+
+
+def add_studies(studies: Sequence[StudySettings], path: Path) -> None:
+    """Write studies to a file; those that it lists already, by other names, stay in it."""
+    known = {study.name: study for study in read_studies(path)} if path.is_file() else {}
+    known |= {study.name: study for study in studies}
+    write_atomically(path, format_studies(tuple(known.values())))

@@ -1,18 +1,26 @@
-"""Results on disk: SQLite in WAL mode, append-only, one row a finished cell.
+"""Results on disk: SQLite in WAL mode, append-only, one row per finished cell.
 
 Every process writes its own rows. SQLite serialises the writers, a row is one transaction, and the cell's key is
 the primary key: so a killed process leaves a row or no row, and two that finish the same cell leave one. A single
 writer would need a queue between processes, whose loss is the one thing that a kill could then cost.
 """
 
+import os
+import platform
 import sqlite3
+import subprocess
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from functools import cache
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ruler.auditing.contrasts import OWN
+from ruler.core import __version__
 from ruler.core.errors import FileFormatError, InputError
 from ruler.core.optional import load_optional
 from ruler.experiment.cell import Outcome
@@ -59,7 +67,7 @@ _DIAGNOSTIC = {
     **_CONTROLS,
     **_AUDIT,
 }
-"""Columns that came later: a file from before them, or before some of them, gets them when it is opened."""
+"""Later columns: a file that lacks some of them gets them when it is opened."""
 _PROVENANCE = {
     "device": "TEXT",
     "elapsed_s": "REAL",
@@ -77,6 +85,10 @@ _ORDER = (
 )
 _PATIENCE_S = 60.0
 _PAUSE_S = 0.01
+
+
+def _tell_time() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def _quote(names: Sequence[str]) -> str:
@@ -108,11 +120,49 @@ class Provenance:
     machine: str
 
 
+@cache
+def describe_process(device: str) -> Provenance:
+    """The provenance of everything that this process makes on this device.
+
+    Example:
+        >>> describe_process("cpu").ruler_version == __version__
+        True
+    """
+    processor = platform.processor() or "unknown processor"
+    with suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+        names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+        processor = next(names, processor)
+    machine = f"{processor}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}"
+    if device == "cuda":
+        machine = f"{load_optional('torch', 'training models').cuda.get_device_name()}, {machine}"
+    commit = None
+    if _ask_git("ls-files", "--error-unmatch", "__init__.py") is not None:  # not another project's repository around us
+        commit = _ask_git("rev-parse", "--short=12", "HEAD")
+        commit = f"{commit} with changes" if _ask_git("status", "--porcelain", "--", ".") else commit
+    return Provenance(
+        device=device,
+        ruler_version=__version__,
+        commit=commit,
+        torch_version=metadata.version("torch"),  # without loading it: only workers need it
+        machine=machine,
+    )
+
+
+def _ask_git(*arguments: str) -> str | None:
+    home = str(Path(__file__).parents[1])
+    try:
+        answer = subprocess.run(["git", "-C", home, *arguments], capture_output=True, text=True, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return answer.stdout.strip() if answer.returncode == 0 else None
+
+
 class ResultStore:
     """The rows of a results file; any number of processes may have it open.
 
     Args:
-        path: The file; made if it is not there, in a folder that is.
+        path: The file, which is created if it is absent; its folder must exist.
 
     Raises:
         FileFormatError: The file is no SQLite database, or not one of ours.
@@ -135,7 +185,7 @@ class ResultStore:
             ) from error
 
     def _enter_wal_mode(self) -> None:
-        """SQLite answers 'locked' at once, whatever its timeout, if another process does the same just now."""
+        """Try until no other process does the same: SQLite then answers 'locked' at once, whatever its timeout."""
         deadline_s = time.monotonic() + _PATIENCE_S
         while True:
             try:
@@ -147,7 +197,7 @@ class ResultStore:
                 time.sleep(_PAUSE_S)
 
     def _add_later_columns(self) -> None:
-        """Give a file from an earlier version the columns that came since."""
+        """Add the columns that an earlier version did not have."""
         self._connection.execute("BEGIN IMMEDIATE")
         found = [row[1] for row in self._connection.execute("PRAGMA table_info(results)")]
         if set(found) >= {"key", "version", *_FIRST_COLUMNS}:
@@ -162,7 +212,7 @@ class ResultStore:
         return set(found) == {"key", "version", *_COLUMNS} and triggers == 2
 
     def close(self) -> None:
-        """Give the file free."""
+        """Close the file."""
         self._connection.close()
 
     def __enter__(self) -> "ResultStore":
@@ -171,20 +221,22 @@ class ResultStore:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def add(self, outcome: Outcome, provenance: Provenance, finished_at: str) -> None:
+    def add(self, outcome: Outcome, provenance: Provenance) -> None:
         """Record a finished cell, or a failure; a cell that is there already is left as it is."""
         if outcome.scores is None:
-            self.add_failure(outcome.cell, outcome.error, outcome.details, finished_at)
+            self.add_failures([outcome.cell], outcome.error, outcome.details)
             return
         values: dict[str, Any] = asdict(outcome.cell) | outcome.scores | asdict(provenance)
-        values |= {"elapsed_s": outcome.elapsed_s, "finished_at": finished_at}
+        values |= {"elapsed_s": outcome.elapsed_s, "finished_at": _tell_time()}
         row = [outcome.cell.key, outcome.cell.version, *(values.get(name) for name in _COLUMNS)]
         names, marks = _quote(("key", "version", *_COLUMNS)), ", ".join("?" * len(row))
         self._connection.execute(f"INSERT OR IGNORE INTO results ({names}) VALUES ({marks})", row)
 
-    def add_failure(self, cell: Cell, error: str, details: str, finished_at: str) -> None:
-        """Record that a cell failed; it stays to be done."""
-        self._connection.execute("INSERT INTO failures VALUES (?, ?, ?, ?)", (cell.key, error, details, finished_at))
+    def add_failures(self, cells: Sequence[Cell], error: str, details: str = "") -> None:
+        """Record that cells failed, except those that have a row; they stay to be done."""
+        query = "INSERT INTO failures SELECT ?, ?, ?, ? WHERE NOT EXISTS (SELECT 1 FROM results WHERE key = ?)"
+        for cell in cells:
+            self._connection.execute(query, (cell.key, error, details, _tell_time(), cell.key))
 
     def list_finished(self) -> set[str]:
         """Keys of all cells with a row."""
@@ -211,7 +263,7 @@ class ResultStore:
             InputError: The file has rows of the same study by another engine, from other models, in another precision
                 or size.
         """
-        wanted = {cell.study: tuple(map(str, _variant_of(cell))) for cell in cells}
+        wanted = {cell.study: tuple(map(str, (cell.engine, cell.models, cell.precision, cell.size))) for cell in cells}
         query = "SELECT DISTINCT version, study, engine, models, precision, size FROM results"
         for version, study, *found in self._connection.execute(query):
             variant = tuple(map(str, found))
@@ -237,16 +289,12 @@ class ResultStore:
                 )
 
 
-def _variant_of(cell: Cell) -> tuple[object, ...]:
-    return cell.engine, cell.models, cell.precision, cell.size
-
-
 def _name(variant: tuple[str, ...]) -> str:
     return " / ".join(part for part in variant if part not in ("None", "full"))
 
 
 def load_results(path: str | Path) -> "pd.DataFrame":
-    """What has been measured so far? One row a finished cell, in an order that does not depend on the run.
+    """What has been measured so far? One row per finished cell, in an order that does not depend on the run.
 
     Args:
         path: A results file, or the folder that holds ``results.sqlite``.

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from ruler.core.checks import check_number
@@ -16,16 +17,17 @@ from ruler.experiment.settings import (
     PRECISIONS,
     StudySettings,
     can_run,
+    read_studies,
 )
 from ruler.unlearning import METHODS
 
 
 def _diagnose(name: str, **settings: Any) -> StudySettings:
-    """A diagnostic study of section 5.5: five seeds, all methods, original and oracle beside them, in float32.
+    """Make a diagnostic study of section 5.5: five seeds, all methods, original and oracle beside them, in float32.
 
-    bfloat16 was compared with it (`benchmarks.precision`, docs/diagnostics.md): a finding on the FT-Transformer and a
-    verdict on the CNN turn on it, for texts it is not shown to be harmless, and what it saves on ResNet-18 is a quarter
-    of the time.
+    bfloat16 was compared with it (`benchmarks.precision`, docs/diagnostics.md): it changes a finding on the
+    FT-Transformer and a verdict on the CNN, was not shown to be harmless for texts, and saves a quarter of the time on
+    ResNet-18.
     """
     datasets = list_datasets(name)
     architectures = dict.fromkeys(model for key in datasets for model in DATASETS[key].architectures)
@@ -44,6 +46,7 @@ def _diagnose(name: str, **settings: Any) -> StudySettings:
 
 _IMAGES_BATCH, _TABLES_BATCH, _TEXTS_BATCH = 128, 256, 16
 _BERT_RATE = 5e-5
+_FACE_CHOICES = ("random", "most_frequent", "single", "pair")
 
 STUDIES: Registry[StudySettings] = Registry(
     "study",
@@ -73,32 +76,22 @@ STUDIES: Registry[StudySettings] = Registry(
                 seeds=tuple(range(5)),
                 forget_seeds=tuple(range(999, 1004)),
             ),
-            _diagnose(
-                "large-tabular",
-                forget_fractions=(0.05,),
-                batch_size=_TABLES_BATCH,
-            ),
+            _diagnose("large-tabular", forget_fractions=(0.05,), batch_size=_TABLES_BATCH),
             _diagnose("images", forget_fractions=(0.05,), batch_size=_IMAGES_BATCH),
-            _diagnose(
-                "faces",
-                forget_choices=("random", "most_frequent", "single", "pair"),
-                batch_size=_IMAGES_BATCH,
-            ),
-            _diagnose(
-                "clinical",
-                learning_rates=(_BERT_RATE,),
-                batch_size=_TEXTS_BATCH,
-            ),
+            _diagnose("faces", forget_choices=_FACE_CHOICES, batch_size=_IMAGES_BATCH),
+            _diagnose("clinical", learning_rates=(_BERT_RATE,), batch_size=_TEXTS_BATCH),
         )
     },
 )
 
 
 def choose_studies(name: str) -> tuple[StudySettings, ...]:
-    """The study of this name, or every study there is for ``all``.
+    """The study of this name, every study of the paper for ``all``, or the studies in a file ``*.toml``.
 
     Raises:
         UnknownNameError: No such study.
+        InputError: No such file, or a setting in it that breaks a rule.
+        FileFormatError: A file that does not hold studies.
 
     Example:
         >>> [study.name for study in choose_studies("all")][:2]
@@ -106,7 +99,11 @@ def choose_studies(name: str) -> tuple[StudySettings, ...]:
     """
     if name == "all":
         return tuple(STUDIES.values())
-    return (STUDIES[name],)
+    if not name.endswith(".toml"):
+        return (STUDIES[name],)
+    if not Path(name).is_file():
+        raise InputError(f"study must be the name of a study or a TOML file; got {name}, which does not exist.")
+    return read_studies(name)
 
 
 def narrow_studies(
@@ -117,11 +114,11 @@ def narrow_studies(
     methods: Sequence[str] = (),
     forget_fractions: Sequence[float] = (),
 ) -> tuple[StudySettings, ...]:
-    """The same studies on fewer datasets, seeds, methods or other fractions; what is left out stays whole.
+    """The same studies on fewer datasets, seeds, methods or other fractions; what is not given stays whole.
 
     Args:
-        n_seeds: Seeds 0 to ``n_seeds - 1``.
         datasets: A study that can run on none of them is dropped.
+        n_seeds: Seeds 0 to ``n_seeds - 1``.
         methods: A study that runs none of them is dropped; the study of oracles is kept.
 
     Raises:
@@ -141,30 +138,32 @@ def narrow_studies(
     narrowed = []
     for study in studies:
         kept = tuple(method for method in study.methods if method in methods) if methods else study.methods
-        if not kept and not study.compares_oracles:
-            continue
         chosen = tuple(key for key in datasets if key in _list_possible(study)) if datasets else study.datasets
-        if not chosen:
+        if not chosen or (not kept and not study.compares_oracles):
             continue
         if study.compares_oracles and n_seeds == 1 and len(studies) > 1:
             continue  # one seed has no pairs; asked for alone, the study says so
+        architectures = study.architectures
+        if study.engine == "diagnostic":
+            fitting = {model for key in chosen for model in DATASETS[key].architectures}
+            architectures = tuple(model for model in architectures if model in fitting)
         narrowed.append(
             replace(
                 study,
                 datasets=chosen,
-                architectures=_list_fitting(study, chosen),
+                architectures=architectures,
                 seeds=study.seeds if n_seeds is None else tuple(range(n_seeds)),
                 methods=kept,
                 forget_fractions=tuple(forget_fractions) or study.forget_fractions,
             )
         )
+    if not narrowed and datasets:
+        possible = dict.fromkeys(key for study in studies for key in _list_possible(study))
+        raise InputError(
+            f"datasets must name one that the study can run on: {', '.join(possible)}; got {', '.join(datasets)}. "
+            "Choose another study or dataset."
+        )
     if not narrowed:
-        if datasets:
-            possible = dict.fromkeys(key for study in studies for key in _list_possible(study))
-            raise InputError(
-                f"datasets must name one that the study can run on: {', '.join(possible)}; got {', '.join(datasets)}. "
-                "Choose another study or dataset."
-            )
         known = dict.fromkeys(method for study in studies for method in study.methods)
         raise InputError(
             f"methods must name one that the study runs: {', '.join(known)}; got {', '.join(methods)}. "
@@ -173,8 +172,15 @@ def narrow_studies(
     return tuple(narrowed)
 
 
+def _list_possible(study: StudySettings) -> tuple[str, ...]:
+    """Datasets that a study may be run on: a tabular one on all tables, a diagnostic one on its own."""
+    if study.engine == "diagnostic":
+        return study.datasets
+    return tuple(key for key in DATASETS if can_run(study.engine, key))
+
+
 def shrink_studies(studies: Sequence[StudySettings]) -> tuple[StudySettings, ...]:
-    """The diagnostic ones among the studies in their smallest form: a seed, few records, an epoch.
+    """The diagnostic ones among the studies in their smallest form: one seed, few records, one epoch.
 
     Raises:
         InputError: None of them is diagnostic.
@@ -187,6 +193,18 @@ def shrink_studies(studies: Sequence[StudySettings]) -> tuple[StudySettings, ...
     return tuple(replace(study, size="smoke", seeds=(0,)) for study in _keep_diagnostic(studies, "smoke"))
 
 
+def _keep_diagnostic(studies: Sequence[StudySettings], option: str) -> list[StudySettings]:
+    """Keep the studies that an option is for."""
+    kept = [study for study in studies if study.engine == "diagnostic"]
+    if not kept:
+        known = [study.name for study in STUDIES.values() if study.engine == "diagnostic"]
+        raise InputError(
+            f"{option} must be used with a diagnostic study: {', '.join(known)}; got {studies[0].name}. "
+            "Omit it for a tabular one, and narrow that with --datasets and --seeds."
+        )
+    return kept
+
+
 def choose_variant(
     studies: Sequence[StudySettings],
     *,
@@ -195,7 +213,7 @@ def choose_variant(
     is_imported: bool,
     precision: str | None = None,
 ) -> tuple[StudySettings, ...]:
-    """Studies set to an engine: by default the protocol on a CPU and the ensemble on a GPU.
+    """Studies set to an engine: by default their own on a CPU and the ensemble on a GPU.
 
     Studies with mini batches, which the ensemble cannot train and nobody published, follow the protocol on the CPU
     with models trained here in any case. Diagnostic studies train in ``precision``, by default in their own.
@@ -209,62 +227,33 @@ def choose_variant(
         >>> {study.name: study.engine for study in gpu}["minibatch"]
         'protocol'
     """
+    DEVICES[device]
     if engine is not None and all(study.engine == "diagnostic" for study in studies):
         raise InputError(
-            f"engine must be left out for diagnostic studies, which have their own; got {engine!r}. "
+            f"engine must be omitted for diagnostic studies, which have their own; got {engine!r}. "
             "Choose their device and precision instead."
         )
-    chosen = Registry("engine", {name: name for name in ENGINES})[
-        engine or ("ensemble" if _is_cuda(device) else "protocol")
-    ]
-    if chosen == "protocol" and _is_cuda(device):
+    if engine is not None:
+        Registry("engine", dict.fromkeys(ENGINES))[engine]
+    if engine == "protocol" and device == "cuda":
         raise InputError(
             "device must be cpu for the engine protocol; got cuda. Its dropout is the CPU generator's stream: "
-            "leave --engine out, or run on the CPU."
+            "omit --engine, or run on the CPU."
         )
     if is_imported and all(study.batch_size is not None for study in studies):
         raise InputError(
-            "checkpoints must be left out for mini batches; got a folder. The published models were trained full batch."
+            "checkpoints must be omitted for mini batches; got a folder. The published models were trained full batch."
         )
-    source = "imported" if is_imported else "trained"
     if precision is not None:
         Registry("precision", dict.fromkeys(PRECISIONS))[precision]
         _keep_diagnostic(studies, "precision")
-    return tuple(_set_variant(study, chosen, source, precision) for study in studies)
-
-
-def _set_variant(study: StudySettings, engine: Any, source: Any, precision: Any) -> StudySettings:
-    if study.engine == "diagnostic":
-        return replace(study, precision=precision or study.precision)
-    return study if study.batch_size is not None else replace(study, engine=engine, models=source)
-
-
-def _is_cuda(device: str) -> bool:
-    DEVICES[device]
-    return device == "cuda"
-
-
-def _keep_diagnostic(studies: Sequence[StudySettings], option: str) -> list[StudySettings]:
-    """Those that an option is for."""
-    kept = [study for study in studies if study.engine == "diagnostic"]
-    if not kept:
-        known = [study.name for study in STUDIES.values() if study.engine == "diagnostic"]
-        raise InputError(
-            f"{option} must be used with a diagnostic study: {', '.join(known)}; got {studies[0].name}. "
-            "Leave it out for a tabular one, and narrow that with --datasets and --seeds."
-        )
-    return kept
-
-
-def _list_possible(study: StudySettings) -> tuple[str, ...]:
-    """Datasets that a study may be run on: a tabular one on all tables, a diagnostic one on its own."""
-    if study.engine == "diagnostic":
-        return study.datasets
-    return tuple(key for key in DATASETS if can_run(study.engine, key))
-
-
-def _list_fitting(study: StudySettings, datasets: Sequence[str]) -> tuple[str, ...]:
-    if study.engine != "diagnostic":
-        return study.architectures
-    fitting = {model for key in datasets for model in DATASETS[key].architectures}
-    return tuple(model for model in study.architectures if model in fitting)
+    chosen = []
+    for study in studies:
+        changes: dict[str, Any] = {}
+        if study.engine == "diagnostic":
+            changes = {"precision": precision or study.precision}
+        elif study.batch_size is None:
+            default = "ensemble" if device == "cuda" else study.engine
+            changes = {"engine": engine or default, "models": "imported" if is_imported else study.models}
+        chosen.append(replace(study, **changes))
+    return tuple(chosen)

@@ -11,7 +11,7 @@ import pytest
 
 from ruler.data import DATASETS, load_tabular
 from ruler.data.texts import hash_texts
-from ruler.experiment.diagnostic.material import load_material
+from ruler.experiment.diagnostic.data import load_data
 
 FILES = ("tabular/higgs.csv.gz", "images/svhn.npz", "images/lfw.npz", "text/mtsamples.csv.gz")
 WORDS = ("patient", "pain", "heart", "blood", "chest", "left", "right", "history", "exam", "normal")
@@ -26,9 +26,9 @@ def made_up_data(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.M
     accept_data(folder, monkeypatch)
     monkeypatch.setenv("RULER_DATA", str(folder))
     monkeypatch.setenv("RULER_CACHE", str(folder / "cache"))
-    load_material.cache_clear()
+    load_data.cache_clear()
     yield folder
-    load_material.cache_clear()
+    load_data.cache_clear()
 
 
 @pytest.fixture

@@ -6,7 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ruler.experiment.diagnostic import groups as module
-from ruler.experiment.diagnostic.groups import compare_with_placebos, draw_sets, find_p_value, rank_set, survey
+from ruler.experiment.diagnostic.groups import (
+    compare_with_placebos,
+    draw_sets,
+    find_group_neighbors,
+    find_p_value,
+    rank_set,
+)
 from ruler.metrics import m4
 
 
@@ -16,7 +22,7 @@ def test_a_set_ranks_as_m4_of_it_against_all_others(seed: int, n_groups: int) ->
     rng = np.random.default_rng(seed)
     rows, owners = rng.normal(size=(40, 5)), np.arange(40) % (n_groups + 1)
     is_chosen = owners < n_groups // 2 + 1
-    around = survey(rows, owners)
+    around = find_group_neighbors(rows, owners)
     assert rank_set(around, is_chosen) == pytest.approx(m4(rows[is_chosen], rows[~is_chosen]), abs=1e-12)
 
 
@@ -25,7 +31,8 @@ def test_a_group_that_fills_all_known_neighbours_is_searched_again(monkeypatch: 
     rng = np.random.default_rng(0)
     rows = np.concatenate([rng.normal(size=(30, 4)) + 9, rng.normal(size=(30, 4))])
     is_chosen = np.arange(60) < 30
-    assert rank_set(survey(rows, is_chosen), is_chosen) == pytest.approx(m4(rows[:30], rows[30:]), abs=1e-12)
+    found = rank_set(find_group_neighbors(rows, is_chosen), is_chosen)
+    assert found == pytest.approx(m4(rows[:30], rows[30:]), abs=1e-12)
 
 
 def test_sets_take_whole_groups_and_about_as_many_records() -> None:
@@ -46,7 +53,7 @@ def test_pairs_are_pairs_whatever_they_hold() -> None:
 def test_an_ordinary_set_is_ordinary_and_a_strange_one_is_found() -> None:
     rng = np.random.default_rng(1)
     rows, owners = rng.normal(size=(400, 6)), np.repeat(np.arange(40), 10)
-    around = survey(rows, owners)
+    around = find_group_neighbors(rows, owners)
     ordinary = compare_with_placebos(rank_set(around, owners == 3), around, 10, n_groups=1)
     assert ordinary["m4_placebo_low"] <= 0.5 <= ordinary["m4_placebo_high"]
     assert ordinary["m4_placebo_p"] > 0.05

@@ -1,4 +1,4 @@
-"""The lab of language models, against its definition on a tiny BERT."""
+"""The trainer of language models, against its definition on a tiny BERT."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,9 +10,8 @@ import pytest
 import torch
 
 from ruler.experiment.diagnostic import language
-from ruler.experiment.diagnostic.language import LanguageLab
-from ruler.experiment.diagnostic.material import Language, Material
-from ruler.experiment.diagnostic.vocabulary import Vocabulary
+from ruler.experiment.diagnostic.data import DiagnosticData, Language, Vocabulary
+from ruler.experiment.diagnostic.language import LanguageTrainer, describe_head
 from ruler.experiment.grid import Cell
 from ruler.training.checkpoints import CheckpointStore
 from ruler.training.settings import TrainingSettings
@@ -22,11 +21,11 @@ CELL = Cell("clinical", "mtsamples", "original", 0.05, 0, architecture="bert_mlm
 
 
 @pytest.fixture
-def lab(tmp_path: Path) -> LanguageLab:
-    return make_lab(tmp_path, "cpu")
+def trainer(tmp_path: Path) -> LanguageTrainer:
+    return make_trainer(tmp_path, "cpu")
 
 
-def make_lab(folder: Path, device: str) -> LanguageLab:
+def make_trainer(folder: Path, device: str) -> LanguageTrainer:
     transformers = pytest.importorskip("transformers")
     config = transformers.BertConfig(
         vocab_size=SIZE, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32
@@ -37,27 +36,27 @@ def make_lab(folder: Path, device: str) -> LanguageLab:
     tokens[30:, 5], tokens[30:, 6:] = SEP, PAD  # shorter ones
     vocabulary = Vocabulary(mask_id=MASK, pad_id=PAD, special_ids=(PAD, CLS, SEP, MASK), size=SIZE)
     language = Language(folder / "bert", "tiny", vocabulary, tokens[:20])
-    material = Material(tokens, None, None, 30, SIZE, language=language)
-    return LanguageLab(material, device, CheckpointStore(folder / "models"))
+    data = DiagnosticData(tokens, None, None, 30, SIZE, language=language)
+    return LanguageTrainer(data, device, CheckpointStore(folder / "models"))
 
 
-def test_a_reading_is_what_the_plain_model_says(lab: LanguageLab) -> None:
-    model = lab.train(CELL, np.arange(30), seed=0)
-    reading = lab.read(model)
-    tokens = lab._distinct[lab._place]
-    is_asked = lab._asked[lab._place]
+def test_a_outputs_is_what_the_plain_model_says(trainer: LanguageTrainer) -> None:
+    model = trainer.train(CELL, np.arange(30), seed=0)
+    outputs = trainer.read(model)
+    tokens = trainer._distinct[trainer._place]
+    is_asked = trainer.is_asked[trainer._place]
     attention = (tokens != PAD).long()
     with torch.inference_mode():
         rows = model.bert(input_ids=tokens, attention_mask=attention).last_hidden_state[:, 0]
         logits = model(input_ids=tokens.masked_fill(is_asked, MASK), attention_mask=attention).logits
-    torch.testing.assert_close(reading.rows, rows)
+    torch.testing.assert_close(outputs.rows, rows)
     for i in range(len(tokens)):
         asked, answers = tokens[i][is_asked[i]], logits[i][is_asked[i]]
-        assert reading.losses[i] == pytest.approx(torch.nn.functional.cross_entropy(answers, asked).item(), abs=1e-5)
-        assert reading.hits[i] == pytest.approx((answers.argmax(1) == asked).double().mean().item())
+        assert outputs.losses[i] == pytest.approx(torch.nn.functional.cross_entropy(answers, asked).item(), abs=1e-5)
+        assert outputs.hits[i] == pytest.approx((answers.argmax(1) == asked).double().mean().item())
 
 
-def test_training_and_unlearning_are_made_to_repeat(lab: LanguageLab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_and_unlearning_are_made_to_repeat(trainer: LanguageTrainer, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
     @contextmanager
@@ -67,22 +66,20 @@ def test_training_and_unlearning_are_made_to_repeat(lab: LanguageLab, monkeypatc
 
     monkeypatch.setattr(language, "repeat_exactly", note)
     cell = replace(CELL, method="fine_tuning", learning_rate=5e-5)
-    lab.unlearn(cell, lab.train(cell, np.arange(30), seed=0), np.arange(6), np.arange(6, 30))
+    trainer.unlearn(cell, trainer.train(cell, np.arange(30), seed=0), np.arange(6), np.arange(6, 30))
     assert asked == ["cpu", "cpu"]
 
 
-def test_a_head_that_was_not_trained_repeatably_is_not_taken(lab: LanguageLab) -> None:
+def test_a_head_that_was_not_trained_repeatably_is_not_taken(tmp_path: Path) -> None:
     model, settings = torch.nn.Linear(2, 2), TrainingSettings()
-    keys = []
-    for device in ("cpu", "cuda"):
-        lab._device = device
-        keys.append(lab._describe_head(model, settings))
-    assert [", repeatably" in recipe.trainer for recipe in keys] == [False, True]
+    language = Language(tmp_path, "tiny", Vocabulary(SIZE, PAD, MASK, ()), np.zeros((2, 4), dtype=np.int64))
+    recipes = [describe_head(model, language, settings, device) for device in ("cpu", "cuda")]
+    assert [", repeatably" in recipe.trainer for recipe in recipes] == [False, True]
 
 
-def test_a_missing_head_is_trained_in_the_precision_of_the_study(lab: LanguageLab) -> None:
-    single, half = (lab._find_base(replace(CELL, precision=precision)) for precision in ("float32", "bfloat16"))
-    again = lab._find_base(replace(CELL, precision="float32"))
+def test_a_missing_head_is_trained_in_the_precision_of_the_study(trainer: LanguageTrainer) -> None:
+    single, half = (trainer.load_base(replace(CELL, precision=precision)) for precision in ("float32", "bfloat16"))
+    again = trainer.load_base(replace(CELL, precision="float32"))
     assert again is single
     weights, others = (model.cls.predictions.transform.dense.weight for model in (single, half))
     assert not torch.equal(weights, others)
@@ -97,8 +94,8 @@ def test_a_gpu_gives_the_same_bits_every_time(tmp_path: Path, precision: str) ->
 
     def measure(folder: Path) -> torch.Tensor:
         torch.manual_seed(0)  # of the weights in the folder
-        lab = make_lab(folder, "cuda")
-        original = lab.train(cell, np.arange(30), seed=0)
-        return lab.read(lab.unlearn(cell, original, np.arange(6), np.arange(6, 30))).rows
+        trainer = make_trainer(folder, "cuda")
+        original = trainer.train(cell, np.arange(30), seed=0)
+        return trainer.read(trainer.unlearn(cell, original, np.arange(6), np.arange(6, 30))).rows
 
     assert torch.equal(measure(tmp_path / "a"), measure(tmp_path / "b"))

@@ -12,7 +12,7 @@ from ruler.auditing.findings import Verdict
 from ruler.cli.app import app
 from ruler.core.errors import InputError
 from ruler.experiment.cell import Outcome, Workplace, run_job
-from ruler.experiment.diagnostic.material import SMOKE_IMAGES, SMOKE_PEOPLE, SMOKE_ROWS, load_material
+from ruler.experiment.diagnostic.data import SMOKE_IMAGES, SMOKE_PEOPLE, SMOKE_ROWS, load_data
 from ruler.experiment.grid import group_jobs, list_cells
 from ruler.experiment.run import RESULTS_FILE, STUDY_FILE, RunSettings, run_studies
 from ruler.experiment.store import Provenance, ResultStore
@@ -112,7 +112,7 @@ def test_a_folder_of_results_takes_no_second_language_model(tmp_path: Path, lang
     first = list_cells(studies[0])[0]
     made_by = Provenance(device="cpu", ruler_version="0", commit=None, torch_version="2", machine="this")
     with ResultStore(tmp_path / RESULTS_FILE) as store:
-        store.add(Outcome(first, {"m4": 0.5, "model": "another"}, 0.1), made_by, "now")
+        store.add(Outcome(first, {"m4": 0.5, "model": "another"}, 0.1), made_by)
     with pytest.raises(
         InputError, match="must hold texts in one language model; got rows of another and a run of tiny"
     ):
@@ -124,7 +124,7 @@ def test_a_folder_of_results_takes_no_second_language_model(tmp_path: Path, lang
 def test_made_up_sets_serve_all_studies_where_the_real_ones_are_not(language_model: Path) -> None:
     """Runs where the real sets are, too, so that what other places rely on is known to work."""
     sizes = {
-        name: len(load_material(name, "smoke", str(language_model)).inputs)
+        name: len(load_data(name, "smoke", str(language_model)).inputs)
         for name in ("higgs", "svhn", "lfw", "mtsamples", "mtsamples_rows")
     }
     assert (sizes["higgs"], sizes["svhn"]) == (SMOKE_ROWS, SMOKE_IMAGES * 3 // 2)

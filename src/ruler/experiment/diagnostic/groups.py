@@ -1,4 +1,4 @@
-"""Whole groups in the forget role: how far M4 strays for people, or documents, that nobody forgot."""
+"""Whole groups in the forget role: how much M4 varies for people, or documents, that nobody forgot."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ruler.core.types import FloatArray, IndexArray, Neighbors
+from ruler.core.types import FloatArray, Neighbors
 from ruler.metrics.paper import rank_within
 from ruler.neighbors import find_neighbors
 
@@ -20,7 +20,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
-class Surroundings:
+class GroupNeighbors:
     """The records of a model in which groups take turns at the forget role.
 
     Args:
@@ -34,18 +34,18 @@ class Surroundings:
     groups: npt.NDArray[Any]
 
 
-def survey(rows: Any, groups: npt.NDArray[Any]) -> Surroundings:
+def find_group_neighbors(rows: Any, groups: npt.NDArray[Any]) -> GroupNeighbors:
     """Find every record's neighbours once, so that many sets can be ranked."""
     n_neighbors = min(_NEIGHBOURS, len(groups) - 1)
-    return Surroundings(rows, find_neighbors(rows, rows, k=n_neighbors, exclude_self=True), groups)
+    return GroupNeighbors(rows, find_neighbors(rows, rows, k=n_neighbors, exclude_self=True), groups)
 
 
-def rank_set(around: Surroundings, is_chosen: Mask) -> float:
+def rank_set(around: GroupNeighbors, is_chosen: Mask) -> float:
     """M4 of the chosen records against all others, as if the chosen ones were to be forgotten.
 
     Example:
         >>> rows = np.array([[1.0, 0.0], [1.0, 0.1], [0.0, 1.0], [0.1, 1.0], [0.5, 1.0]])
-        >>> around = survey(rows, np.array(["a", "a", "b", "c", "c"]))
+        >>> around = find_group_neighbors(rows, np.array(["a", "a", "b", "c", "c"]))
         >>> rank_set(around, around.groups == "a")
         0.0
     """
@@ -53,17 +53,12 @@ def rank_set(around: Surroundings, is_chosen: Mask) -> float:
     place = is_outside.argmax(axis=1)[:, None]
     nearest = np.take_along_axis(around.neighbors.similarity, place, axis=1)[:, 0]
     lost = np.flatnonzero(~np.take_along_axis(is_outside, place, axis=1)[:, 0])
-    if len(lost):
-        nearest[lost] = _search_again(around.rows, lost, is_chosen)
+    if len(lost):  # all of their known neighbours are chosen
+        base = np.flatnonzero(~is_chosen)
+        found = find_neighbors(around.rows[lost], around.rows[base], k=min(2, len(base)))
+        is_self = base[found.index[:, 0]] == lost
+        nearest[lost] = np.where(is_self, found.similarity[:, -1], found.similarity[:, 0])
     return float(rank_within(nearest[is_chosen], nearest[~is_chosen]).mean())
-
-
-def _search_again(rows: Any, lost: IndexArray, is_chosen: Mask) -> FloatArray:
-    """Similarity of the lost records, all of whose known neighbours are chosen, to the nearest that is not."""
-    base = np.flatnonzero(~is_chosen)
-    found = find_neighbors(rows[lost], rows[base], k=min(2, len(base)))
-    is_self = base[found.index[:, 0]] == lost
-    return np.where(is_self, found.similarity[:, -1], found.similarity[:, 0])
 
 
 def draw_sets(groups: npt.NDArray[Any], n_records: int, *, n_groups: int | None = None) -> Iterator[Mask]:
@@ -86,16 +81,16 @@ def draw_sets(groups: npt.NDArray[Any], n_records: int, *, n_groups: int | None 
 
 
 def compare_with_placebos(
-    value: float, around: Surroundings, n_records: int, *, n_groups: int | None = None
+    value: float, around: GroupNeighbors, n_records: int, *, n_groups: int | None = None
 ) -> dict[str, float]:
     """How unusual is M4 of a forget set among sets of whole groups of about its size?
 
     Args:
         value: M4 of the forget set.
         around: The records whose groups take the forget role.
-        n_records: Size of the forget set.
-        n_groups: The forget set was drawn as so many groups, whatever they hold; so are its placebos, and where it
-            is one, every group alone is.
+        n_records: Records that a placebo set grows to.
+        n_groups: Number of groups in the forget set, if that was fixed, and so in each placebo. If it is 1, every group
+            alone is a placebo.
 
     Returns:
         Mean, deviation, 2.5% and 97.5% points of the placebos, and the p-value of ``value`` among them. In the
@@ -126,8 +121,3 @@ def find_p_value(value: float, drawn: FloatArray) -> float:
     together = np.append(drawn, value)
     distances = np.abs(together - together.mean())
     return float((distances >= distances[-1] - _ROUNDING).mean())
-
-
-def count_groups(groups: npt.NDArray[Any], rows: IndexArray) -> int:
-    """Distinct groups among some records."""
-    return len(np.unique(groups[rows]))

@@ -1,4 +1,4 @@
-"""The lab of masked language models: one pretrained model, fine-tuned and unlearned on sentences."""
+"""Masked language models: one pretrained model, fine-tuned and unlearned on sentences."""
 
 import copy
 from dataclasses import replace
@@ -12,12 +12,12 @@ from torch import nn
 from ruler.core.precision import full_precision
 from ruler.core.seeding import seeded
 from ruler.core.types import IndexArray
-from ruler.experiment.diagnostic.labs import Reading, repeat_exactly
-from ruler.experiment.diagnostic.material import Language, Material
-from ruler.experiment.diagnostic.recipes import (
-    HEAD_TRAINING,
-    choose_diagnostic_unlearning,
+from ruler.experiment.diagnostic.data import DiagnosticData, Language
+from ruler.experiment.diagnostic.trainers import (
+    ModelOutputs,
     choose_training,
+    choose_unlearning,
+    repeat_exactly,
     shorten,
 )
 from ruler.experiment.grid import Cell
@@ -33,45 +33,47 @@ READ_BLOCK = 256
 ASKED_SHARE = 0.15
 READ_SEED = 7  # the same tokens are asked of every model
 HEAD_SEED = 0
+HEAD_TRAINING = TrainingSettings(
+    epochs=10, batch_size=32, optimizer="adamw", learning_rate=2e-4, weight_decay=0.01, schedule="one_cycle"
+)
+"""Of a language model whose head was not in its file: the whole model, on documents that no study uses."""
 
 
-class LanguageLab:
-    """Texts.
+class LanguageTrainer:
+    """Models of texts.
 
     Args:
-        material: Of the cells' dataset.
+        data: Of the cells' dataset.
         device: Where models and sentences lie.
         store: Keeps the pretrained model once its head is trained.
     """
 
-    def __init__(self, material: Material, device: str, store: CheckpointStore) -> None:
-        assert material.language is not None
-        self._language: Language = material.language
+    def __init__(self, data: DiagnosticData, device: str, store: CheckpointStore) -> None:
+        assert data.language is not None
+        self._language: Language = data.language
         self._device, self._store = device, store
-        distinct, place = material.distinct
+        distinct, place = data.distinct
         self._distinct = torch.from_numpy(distinct).to(device)
         self._place = torch.from_numpy(place).to(device)
         self._bases: dict[tuple[str, str | None], nn.Module] = {}
 
     def train(self, cell: Cell, rows: IndexArray, seed: int) -> nn.Module:
-        """The pretrained model, fine-tuned on these sentences."""
+        """Fine-tune the pretrained model on these sentences."""
         with seeded(seed), repeat_exactly(self._device):
-            model = copy.deepcopy(self._find_base(cell))
-            sources = {"data": self._select(rows)}
-            optimize(model, cross_entropy, sources, choose_training(cell), seed=seed)
+            model = copy.deepcopy(self.load_base(cell))
+            optimize(model, cross_entropy, {"data": self._select(rows)}, choose_training(cell), seed=seed)
         return model.eval()
 
     def unlearn(self, cell: Cell, model: nn.Module, forget: IndexArray, retain: IndexArray) -> nn.Module:
-        """The model after the cell's method."""
-        settings = choose_diagnostic_unlearning(cell)
-        gone, kept = self._select(forget), self._select(retain)
+        """Apply the cell's method to the model."""
+        settings, gone, kept = choose_unlearning(cell), self._select(forget), self._select(retain)
         with repeat_exactly(self._device):
             return unlearn(cell.method, model, forget=gone, retain=kept, settings=settings)
 
     @torch.inference_mode()
     @full_precision(torch)
-    def read(self, model: nn.Module) -> Reading:
-        """[CLS] of every sentence as it is, in full precision; loss and hits on a fixed draw of masked tokens."""
+    def read(self, model: nn.Module) -> ModelOutputs:
+        """Read [CLS] of every sentence as it is, in full precision; loss and hits on a fixed draw of masked tokens."""
         model.eval()
         trunk: Any = getattr(model, str(model.base_model_prefix))
         blocks, losses, hits = [], [], []
@@ -81,9 +83,9 @@ class LanguageLab:
             loss, hit = self._answer(model, tokens, places, labels)
             losses.append(loss)
             hits.append(hit)
-        place = self._place_in_blocks
+        place = torch.argsort(self._order)[self._place]  # of each record among the sentences in the order of lengths
         scores = (torch.cat(part)[place].cpu().numpy() for part in (losses, hits))
-        return Reading(torch.cat(blocks)[place], *scores)
+        return ModelOutputs(torch.cat(blocks)[place], *scores)
 
     def _answer(
         self, model: nn.Module, tokens: torch.Tensor, places: torch.Tensor, labels: torch.Tensor
@@ -102,7 +104,7 @@ class LanguageLab:
 
     @cached_property
     def _order(self) -> torch.Tensor:
-        """Sentences by length: blocks of alike lengths are cut to the longest, and few of their tokens are padding."""
+        """Sentences by length: blocks of similar lengths are cut to the longest, so that little of them is padding."""
         return torch.argsort(self._attend(self._distinct).sum(1), stable=True)
 
     @cached_property
@@ -111,18 +113,16 @@ class LanguageLab:
         blocks = []
         for rows in torch.split(self._order, READ_BLOCK):
             n_tokens = int(self._attend(self._distinct[rows]).sum(1).max())
-            tokens, is_asked = self._distinct[rows, :n_tokens], self._asked[rows, :n_tokens]
+            tokens, is_asked = self._distinct[rows, :n_tokens], self.is_asked[rows, :n_tokens]
             blocks.append((tokens, *locate_asked(tokens.where(is_asked, NOT_ASKED))))
         return blocks
 
     @cached_property
-    def _place_in_blocks(self) -> torch.Tensor:
-        """Where each record is among the sentences in the order of lengths."""
-        return torch.argsort(self._order)[self._place]
+    def is_asked(self) -> torch.Tensor:
+        """Which tokens of the distinct sentences every model is asked for: a fixed draw of the ordinary ones.
 
-    @cached_property
-    def _asked(self) -> torch.Tensor:
-        """Which tokens every model is asked for: a fixed draw of the ordinary ones, at least one a sentence."""
+        At least one token per sentence is drawn.
+        """
         tokens = self._distinct.cpu()
         is_ordinary = ~torch.isin(tokens, torch.tensor(self._language.vocabulary.special_ids))
         draw = torch.rand(tokens.shape, generator=torch.Generator().manual_seed(READ_SEED))
@@ -146,22 +146,18 @@ class LanguageLab:
             vocab_size=words.size,
         )
 
-    def _find_base(self, cell: Cell) -> nn.Module:
-        """The model that original and oracle start from."""
+    def load_base(self, cell: Cell) -> nn.Module:
+        """The model that original and oracle start from; a head that its folder lacks is trained once."""
         if (cell.size, cell.precision) not in self._bases:
-            self._bases[cell.size, cell.precision] = self._make_base(cell)
+            with seeded(HEAD_SEED):
+                model, has_head = load_masked_language_model(self._language.folder)
+            model.to(self._device)
+            if not has_head:
+                settings = shorten(replace(HEAD_TRAINING, precision=cell.precision or "float32"), cell)
+                recipe = describe_head(model, self._language, settings, self._device)
+                model.load_state_dict(self._store.get_or_train(recipe, lambda: self._train_head(model, settings)))
+            self._bases[cell.size, cell.precision] = model.eval()
         return self._bases[cell.size, cell.precision]
-
-    def _make_base(self, cell: Cell) -> nn.Module:
-        with seeded(HEAD_SEED):
-            model, has_head = load_masked_language_model(self._language.folder)
-        model.to(self._device)
-        if not has_head:
-            settings = shorten(replace(HEAD_TRAINING, precision=cell.precision or "float32"), cell)
-            recipe = self._describe_head(model, settings)
-            model.load_state_dict(self._store.get_or_train(recipe, lambda: self._train_head(model, settings)))
-        base: nn.Module = model.eval()
-        return base
 
     def _train_head(self, model: nn.Module, settings: TrainingSettings) -> dict[str, Any]:
         with seeded(HEAD_SEED):
@@ -169,19 +165,17 @@ class LanguageLab:
             optimize(model, cross_entropy, {"data": self._mask(tokens)}, settings, seed=HEAD_SEED)
         return model.state_dict()
 
-    def _describe_head(self, model: nn.Module, settings: TrainingSettings) -> Recipe:
-        tokens = self._language.head_tokens
-        place = self._device if self._device == "cpu" else f"{self._device}, repeatably"
-        return describe_training(
-            model,
-            tokens,
-            np.zeros(0),
-            partition=None,
-            settings=settings,
-            seed=HEAD_SEED,
-            trainer=f"masked language modelling of asked tokens on {place}, from weights {_hash_weights(model)}",
-        )
 
-
-def _hash_weights(model: nn.Module) -> str:
-    return hash_arrays(*(value.cpu().numpy() for value in model.state_dict().values()))
+def describe_head(model: nn.Module, language: Language, settings: TrainingSettings, device: str) -> Recipe:
+    """What decides the weights of a model whose head is trained here: the key under which it is kept."""
+    place = device if device == "cpu" else f"{device}, repeatably"
+    weights = hash_arrays(*(value.cpu().numpy() for value in model.state_dict().values()))
+    return describe_training(
+        model,
+        language.head_tokens,
+        np.zeros(0),
+        partition=None,
+        settings=settings,
+        seed=HEAD_SEED,
+        trainer=f"masked language modelling of asked tokens on {place}, from weights {weights}",
+    )

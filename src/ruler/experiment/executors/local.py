@@ -1,42 +1,35 @@
-"""Jobs on the cores of this machine: one process a worker, each dead worker noticed and replaced."""
+"""Jobs on the cores of this machine: one process per worker; a dead worker is noticed and replaced."""
 
 import multiprocessing
 import os
 import signal
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
+from ruler.core.checks import check_number
 from ruler.core.cluster import worker_variables
-from ruler.experiment.cell import Workplace
-from ruler.experiment.executors.worker import MOST_DEATHS, choose_device, do_cells
+from ruler.core.errors import InputError
+from ruler.core.optional import load_optional
+from ruler.experiment.cell import Workplace, run_job
 from ruler.experiment.grid import Job
-from ruler.experiment.provenance import tell_time
-from ruler.experiment.store import Provenance, ResultStore
+from ruler.experiment.store import ResultStore, describe_process
+
+MOST_DEATHS = 3
+"""A job that this many workers died over is given up."""
 
 _TICK_S = 0.5
 _GRACE_S = 5.0
 _CONTEXT = multiprocessing.get_context("spawn")  # a forked torch can hang in its thread pools
-
-
-@dataclass(frozen=True)
-class Task:
-    """What a worker needs to know beside its jobs.
-
-    Args:
-        n_threads: For other engines than the protocol, see ``do_cells``.
-    """
-
-    store: Path
-    workplace: Workplace
-    provenance: Provenance
-    n_threads: int
+_MOST_GPU_WORKERS = 8  # they overlap the host's work with the device's; more only share the device
+_MOST_DIAGNOSTIC_WORKERS = 4
+_GPU_WORKER_BYTES = 1 << 32  # a context, the chunks of an ensemble, and the models that are scored at once
 
 
 @dataclass(eq=False)
@@ -45,91 +38,130 @@ class _Worker:
     pipe: Connection
     job: Job | None = None
 
+    def is_alive(self) -> bool:
+        """Take in a report of the end of its job; False if the worker is dead."""
+        try:
+            if self.pipe.poll():
+                self.pipe.recv()
+                self.job = None
+        except (EOFError, OSError):
+            return False
+        return bool(self.process.is_alive())
 
-@dataclass(eq=False)
-class _Queue:
-    waiting: deque[Job]
-    deaths: dict[Job, int] = field(default_factory=dict)
 
-
-def run_local(
-    jobs: Sequence[Job],
-    task: Task,
-    *,
-    n_workers: int,
-    on_tick: Callable[[], None] = lambda: None,
-    on_given_up: Callable[[Job], None] = lambda job: None,
-) -> None:
-    """Do all jobs, in their order, on ``n_workers`` processes; returns when every job is done or given up.
-
-    A worker writes its rows into the store itself. When one dies (killed, out of memory), its job is done again
-    by a new one; a job that took three workers with it is handed to ``on_given_up``.
+@dataclass(frozen=True)
+class LocalExecutor:
+    """Runs jobs in processes of this machine, each of which writes its rows into the store itself.
 
     Args:
-        on_tick: Called about twice a second.
-        on_given_up: Called with each job that no worker survived.
+        n_jobs: Worker processes; None takes one per core, or up to 8 on a GPU.
     """
-    queue = _Queue(deque(jobs))
-    workers: list[_Worker] = []
-    try:
-        while queue.waiting or any(worker.job for worker in workers):
-            _hand_out(queue, workers, task, n_workers)
-            for worker in _wait_for_news(workers):
-                if not _is_done(worker):
-                    workers.remove(worker)
-                    _mourn(worker, queue, on_given_up)
-            on_tick()
-    finally:
-        _dismiss(workers)
 
+    n_jobs: int | None = None
 
-def _hand_out(queue: _Queue, workers: list[_Worker], task: Task, n_workers: int) -> None:
-    idle = [worker for worker in workers if worker.job is None]
-    while queue.waiting and (idle or len(workers) < n_workers):
-        if not idle:
-            workers.append(_hire(task))
-            idle = [workers[-1]]
-        worker = idle.pop()
-        worker.job = queue.waiting.popleft()
+    def __post_init__(self) -> None:
+        if self.n_jobs is not None:
+            check_number(self.n_jobs, "jobs", minimum=1, is_whole=True)
+
+    def run(
+        self,
+        jobs: Sequence[Job],
+        workplace: Workplace,
+        store: ResultStore,
+        *,
+        on_tick: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Do all jobs, in their order; see `Executor`.
+
+        When a worker dies (killed, out of memory), its job is done again by a new one. A job that three workers died
+        over is recorded as failed.
+
+        Raises:
+            InputError: No CUDA device.
+        """
+        gpu_bytes = _measure_gpu() if workplace.device == "cuda" else None
+        n_cores = count_cores()
+        n_workers = min(self.n_jobs or choose_workers(jobs, n_cores, gpu_bytes), len(jobs))
+        waiting, n_deaths, workers = deque(jobs), Counter[Job](), list[_Worker]()
         try:
-            worker.pipe.send(worker.job)
-        except OSError:  # it died while idle: the sentinel tells, and the job comes back
-            continue
+            while waiting or any(worker.job for worker in workers):
+                idle = [worker for worker in workers if worker.job is None]
+                while waiting and (idle or len(workers) < n_workers):
+                    if not idle:
+                        idle = [_start_worker(store.path, workplace, max(1, n_cores // n_workers))]
+                        workers += idle
+                    worker = idle.pop()
+                    worker.job = waiting.popleft()
+                    try:
+                        worker.pipe.send(worker.job)
+                    except OSError:  # it died while idle, which is noticed below, where its job comes back
+                        continue
+                signs = {sign: worker for worker in workers for sign in (worker.pipe, worker.process.sentinel)}
+                for worker in {signs[sign] for sign in wait(list(signs), timeout=_TICK_S)}:
+                    if worker.is_alive():
+                        continue
+                    workers.remove(worker)
+                    worker.process.join()
+                    worker.pipe.close()
+                    if worker.job is not None:
+                        n_deaths[worker.job] += 1
+                        if n_deaths[worker.job] < MOST_DEATHS:
+                            waiting.appendleft(worker.job)
+                        else:
+                            error = f"{MOST_DEATHS} worker processes died over this job (killed, or out of memory)"
+                            store.add_failures(worker.job.cells, f"WorkerDied: {error}")
+                on_tick()
+        finally:
+            _stop(workers)
 
 
-def _wait_for_news(workers: Sequence[_Worker]) -> list[_Worker]:
-    signs = {sign: worker for worker in workers for sign in (worker.pipe, worker.process.sentinel)}
-    ready = wait(list(signs), timeout=_TICK_S)
-    return list({id(signs[sign]): signs[sign] for sign in ready}.values())
+def count_cores() -> int:
+    """Cores that this process may use, which a container or a scheduler may have cut."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _is_done(worker: _Worker) -> bool:
-    """Whether the worker reported the end of its job; if not, it is dead."""
-    try:
-        if worker.pipe.poll():
-            worker.pipe.recv()
-            worker.job = None
-    except (EOFError, OSError):
-        return False
-    return bool(worker.process.is_alive())
+def choose_workers(jobs: Sequence[Job], n_cores: int, gpu_bytes: int | None) -> int:
+    """How many processes suit the jobs: one per core on a CPU; on a GPU as many as its memory holds, up to 8.
 
+    Jobs of the engine protocol take a core each even in a run on a GPU, so with some of these all cores are used.
+    Diagnostic studies train larger models: up to 4.
 
-def _mourn(worker: _Worker, queue: _Queue, on_given_up: Callable[[Job], None]) -> None:
-    worker.process.join()
-    worker.pipe.close()
-    if worker.job is None:
-        return
-    queue.deaths[worker.job] = queue.deaths.get(worker.job, 0) + 1
-    if queue.deaths[worker.job] >= MOST_DEATHS:
-        on_given_up(worker.job)
+    Args:
+        gpu_bytes: Memory of the GPU; None for a run on the CPU.
+
+    Example:
+        >>> from dataclasses import replace
+        >>> from ruler.experiment.grid import group_jobs, list_cells
+        >>> from ruler.experiment.studies import STUDIES
+        >>> slow = group_jobs(list_cells(STUDIES["minibatch"]))
+        >>> fast = group_jobs(list_cells(replace(STUDIES["primary"], engine="ensemble")))
+        >>> large = group_jobs(list_cells(STUDIES["images"]))
+        >>> [choose_workers(jobs, 16, 140 << 30) for jobs in (fast, fast + slow, fast + slow + large)]
+        [8, 16, 4]
+        >>> choose_workers(fast, 16, 8 << 30)
+        2
+    """
+    if gpu_bytes is None:
+        return n_cores
+    engines = {job.cells[0].engine for job in jobs}
+    if "diagnostic" in engines:
+        most = _MOST_DIAGNOSTIC_WORKERS
     else:
-        queue.waiting.appendleft(worker.job)
+        most = n_cores if "protocol" in engines else _MOST_GPU_WORKERS
+    return max(1, min(most, n_cores, gpu_bytes // _GPU_WORKER_BYTES))
 
 
-def _hire(task: Task) -> _Worker:
+def _measure_gpu() -> int:
+    cuda = load_optional("torch", "training models").cuda
+    if not cuda.is_available():
+        raise InputError("device must be cpu on this machine; got cuda, and torch finds no CUDA device.")
+    return int(cuda.get_device_properties(0).total_memory)
+
+
+def _start_worker(store: Path, workplace: Workplace, n_threads: int) -> _Worker:
     ours, theirs = _CONTEXT.Pipe()
-    process = _CONTEXT.Process(target=_work, args=(theirs, task), daemon=True)
-    with _environment(task.n_threads), _holding_interrupts():
+    process = _CONTEXT.Process(target=_work, args=(theirs, store, workplace, n_threads), daemon=True)
+    with _environment(worker_variables(n_threads)), _holding_interrupts():
         process.start()
     theirs.close()
     return _Worker(process, ours)
@@ -137,7 +169,7 @@ def _hire(task: Task) -> _Worker:
 
 @contextmanager
 def _holding_interrupts() -> Iterator[None]:
-    """Let Ctrl-C wait: processes that are started meanwhile never see one, not even while they load."""
+    """Block Ctrl-C: processes that are started meanwhile never see one, not even while they load."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -150,9 +182,8 @@ def _holding_interrupts() -> Iterator[None]:
 
 
 @contextmanager
-def _environment(n_threads: int) -> Iterator[None]:
-    """Set for the processes that are started meanwhile, and then as it was."""
-    wanted = worker_variables(n_threads)
+def _environment(wanted: dict[str, str]) -> Iterator[None]:
+    """Set variables for the processes that are started meanwhile, and restore them."""
     before = {name: os.environ.get(name) for name in wanted}
     os.environ.update(wanted)
     try:
@@ -165,7 +196,7 @@ def _environment(n_threads: int) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _dismiss(workers: Sequence[_Worker]) -> None:
+def _stop(workers: Sequence[_Worker]) -> None:
     for worker in workers:
         worker.pipe.close()
         worker.process.terminate()
@@ -176,25 +207,20 @@ def _dismiss(workers: Sequence[_Worker]) -> None:
             worker.process.join()
 
 
-def _work(pipe: Connection, task: Task) -> None:
-    """A worker's life: take a job, leave its rows in the store, report, until the coordinator is gone."""
+def _work(pipe: Connection, path: Path, workplace: Workplace, n_threads: int) -> None:
+    """Run in a worker: take a job, write its rows to the store, report, until the coordinator is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the coordinator decides
     threading.Thread(target=_die_with_parent, daemon=True).start()
-    with ResultStore(task.store) as store:
+    with ResultStore(path) as store:
         while True:
             try:
                 job = pipe.recv()
             except (EOFError, OSError):
                 return
-            do_job(job, task, store)
+            made_by = describe_process(job.device_for(workplace.device))
+            for outcome in run_job(job, workplace, n_threads=n_threads):
+                store.add(outcome, made_by)
             pipe.send(None)
-
-
-def do_job(job: Job, task: Task, store: ResultStore) -> None:
-    """Run a job and record every outcome as it comes."""
-    provenance = replace(task.provenance, device=choose_device(job, task.provenance.device))
-    for outcome in do_cells(job, task.workplace, task.n_threads):
-        store.add(outcome, provenance, tell_time())
 
 
 def _die_with_parent() -> None:

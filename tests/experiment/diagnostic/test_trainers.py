@@ -1,4 +1,4 @@
-"""What a lab of classifiers promises: the same weights every time, and the caller's torch as it was."""
+"""What a trainer of classifiers promises: the same weights every time, and the caller's torch as it was."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,30 +8,31 @@ import numpy as np
 import pytest
 import torch
 
-from ruler.experiment.diagnostic import labs
-from ruler.experiment.diagnostic.labs import ClassifierLab, repeat_exactly
-from ruler.experiment.diagnostic.material import Material
+from ruler.experiment.diagnostic import trainers
+from ruler.experiment.diagnostic.data import DiagnosticData
+from ruler.experiment.diagnostic.trainers import ClassifierTrainer, repeat_exactly
 from ruler.experiment.grid import Cell
+from ruler.models import MODELS
 
 N_TRAIN, N_FORGET = 512, 64
 ON_CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
 
-def make_lab(architecture: str, device: str) -> ClassifierLab:
+def make_trainer(architecture: str, device: str) -> ClassifierTrainer:
     random = np.random.default_rng(0)
     shape = (3, 32, 32) if architecture in ("small_cnn", "resnet18") else (28,)
     labels = np.arange(N_TRAIN + 64) % 2
     inputs = (random.normal(size=(len(labels), *shape)) + labels.reshape(-1, *(1 for _ in shape))).astype(np.float32)
-    return ClassifierLab(Material(inputs, labels, None, N_TRAIN, 2), device)
+    return ClassifierTrainer(DiagnosticData(inputs, labels, None, N_TRAIN, 2), device)
 
 
-def measure(lab: ClassifierLab, cell: Cell) -> list[np.ndarray]:
+def measure(trainer: ClassifierTrainer, cell: Cell) -> list[np.ndarray]:
     """Representations and losses of the model before and after unlearning."""
     rows = np.arange(N_TRAIN)
-    original = lab.train(cell, rows, seed=0)
-    models = original, lab.unlearn(cell, original, rows[:N_FORGET], rows[N_FORGET:])
-    readings = [lab.read(model) for model in models]
-    return [part for reading in readings for part in (reading.rows.cpu().numpy(), reading.losses)]
+    original = trainer.train(cell, rows, seed=0)
+    models = original, trainer.unlearn(cell, original, rows[:N_FORGET], rows[N_FORGET:])
+    outputs = [trainer.read(model) for model in models]
+    return [part for one in outputs for part in (one.rows.cpu().numpy(), one.losses)]
 
 
 @pytest.mark.gpu
@@ -41,7 +42,7 @@ def measure(lab: ClassifierLab, cell: Cell) -> list[np.ndarray]:
 def test_a_gpu_gives_the_same_bits_every_time(architecture: str, precision: str) -> None:
     dataset = "cifar10" if architecture in ("small_cnn", "resnet18") else "higgs"
     cell = Cell("images", dataset, "neggrad_plus", 0.05, 0, 1e-3, 32, architecture=architecture, precision=precision)
-    first, again = (measure(make_lab(architecture, "cuda"), replace(cell, size="smoke")) for _ in "ab")
+    first, again = (measure(make_trainer(architecture, "cuda"), replace(cell, size="smoke")) for _ in "ab")
     for one, other in zip(first, again, strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -57,20 +58,20 @@ def test_training_and_unlearning_are_made_to_repeat(
         asked.append((device, has_pooling))
         yield
 
-    monkeypatch.setattr(labs, "repeat_exactly", note)
+    monkeypatch.setattr(trainers, "repeat_exactly", note)
     cell = Cell("any", "higgs", "fine_tuning", 0.05, 0, 1e-3, 256, architecture=architecture, size="smoke")
-    measure(make_lab(architecture, "cpu"), cell)
+    measure(make_trainer(architecture, "cpu"), cell)
     assert asked == [("cpu", has_pooling)] * 2
 
 
 def test_models_are_read_in_full_precision(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_initialized", lambda: True)  # its settings are there without it
-    lab, seen = make_lab("small_cnn", "cpu"), []
-    model = lab._build("small_cnn")
+    trainer, seen = make_trainer("small_cnn", "cpu"), []
+    model = MODELS["small_cnn"]((3, 32, 32), 2)
     model.register_forward_pre_hook(
         lambda *given: seen.append((read_precision_of_convolutions(), torch.backends.cudnn.deterministic))
     )
-    lab.read(model)
+    trainer.read(model)
     assert set(seen) == {("ieee", True)}
 
 

@@ -1,4 +1,4 @@
-"""A diagnostic dataset -> what models are trained on, held out from them, and measured on."""
+"""A diagnostic dataset -> what models are trained on, what is held out from them, and what is measured."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +22,6 @@ from ruler.data import (
     sample_rows,
     split,
 )
-from ruler.experiment.diagnostic.vocabulary import Vocabulary, tokenize
 
 Array = npt.NDArray[Any]
 
@@ -34,6 +33,20 @@ SMOKE_ROWS, SMOKE_IMAGES, SMOKE_PEOPLE = 600, 96, 12
 SMOKE_SIDE = 8  # pixels: a smoke run also takes every fourth pixel or so
 SMOKE_DOCUMENTS, SMOKE_HELD_OUT_DOCUMENTS, SMOKE_SENTENCES, SMOKE_TOKENS = 12, 4, 4, 16  # sentences: of each
 MOST_TOKENS = 64  # the paper allows 128; 0.5% of these sentences have more than 64
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The token numbers that masking must know.
+
+    Args:
+        special_ids: Numbers of tokens that are never masked, such as [CLS].
+    """
+
+    size: int
+    pad_id: int
+    mask_id: int
+    special_ids: tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +67,7 @@ class Language:
 
 
 @dataclass(frozen=True, eq=False)
-class Material:
+class DiagnosticData:
     """Records as a model takes them; training records first, held-out ones after them.
 
     Args:
@@ -102,7 +115,7 @@ class Material:
 
 
 @lru_cache(maxsize=2)
-def load_material(dataset: str, size: str = "full", language_model: str | None = None) -> Material:
+def load_data(dataset: str, size: str = "full", language_model: str | None = None) -> DiagnosticData:
     """Everything that a diagnostic study needs of a dataset; kept while a process works on it.
 
     Args:
@@ -111,22 +124,18 @@ def load_material(dataset: str, size: str = "full", language_model: str | None =
         language_model: Folder of a transformers model for texts; None looks for one.
     """
     kind = DATASETS[dataset].kind
-    if kind == "table":
-        return _load_table(dataset, size)
-    if kind == "images":
-        return _load_images(dataset, size)
-    if kind == "faces":
-        return _load_faces(dataset, size)
-    return _load_texts(dataset, size, language_model)
+    if kind == "text":
+        return _load_texts(dataset, size, language_model)
+    return {"table": _load_table, "images": _load_images, "faces": _load_faces}[kind](dataset, size)
 
 
-def _load_table(dataset: str, size: str) -> Material:
+def _load_table(dataset: str, size: str) -> DiagnosticData:
     data = load_tabular(dataset)
     n_rows = SMOKE_ROWS if size == "smoke" else TABLE_ROWS
     if len(data) > n_rows:
         data = sample_rows(data, n_rows, seed=SPLIT_SEED)
     parts = split(data)
-    return Material(
+    return DiagnosticData(
         inputs=np.concatenate([parts.train_features, parts.test_features]),
         labels=np.concatenate([parts.train_target, parts.test_target]),
         groups=None,
@@ -135,11 +144,11 @@ def _load_table(dataset: str, size: str) -> Material:
     )
 
 
-def _load_images(dataset: str, size: str) -> Material:
+def _load_images(dataset: str, size: str) -> DiagnosticData:
     parts = load_images(dataset)
     n_train, n_test = (SMOKE_IMAGES, SMOKE_IMAGES // 2) if size == "smoke" else (len(parts.train), len(parts.test))
     images = np.concatenate([parts.train.images[:n_train], parts.test.images[:n_test]])
-    return Material(
+    return DiagnosticData(
         inputs=_normalise(_thin_out(images) if size == "smoke" else images, n_train),
         labels=np.concatenate([parts.train.target[:n_train], parts.test.target[:n_test]]),
         groups=None,
@@ -148,7 +157,7 @@ def _load_images(dataset: str, size: str) -> Material:
     )
 
 
-def _load_faces(dataset: str, size: str) -> Material:
+def _load_faces(dataset: str, size: str) -> DiagnosticData:
     faces = load_faces(dataset)
     images, target, groups = faces.images, faces.target, np.asarray(faces.groups)
     if size == "smoke":
@@ -157,7 +166,7 @@ def _load_faces(dataset: str, size: str) -> Material:
     control = partition_groups(groups, fraction=HELD_OUT_IDENTITIES, seed=SPLIT_SEED + 1)
     order = np.concatenate([control.retain, control.forget])
     n_train = len(control.retain)
-    return Material(
+    return DiagnosticData(
         inputs=_normalise(images[order], n_train),
         labels=target[order],
         groups=groups[order],
@@ -177,8 +186,8 @@ def _choose_few(groups: Array, target: IndexArray) -> Array:
     return few
 
 
-def _load_texts(dataset: str, size: str, language_model: str | None) -> Material:
-    from ruler.models.bert_mlm import resolve_language_model
+def _load_texts(dataset: str, size: str, language_model: str | None) -> DiagnosticData:
+    from ruler.models.bert_mlm import resolve_language_model  # needs transformers
 
     folder, description = resolve_language_model(language_model)
     texts = load_texts(dataset)
@@ -197,7 +206,7 @@ def _load_texts(dataset: str, size: str, language_model: str | None) -> Material
     used = [texts.sentences[i] for i in order]
     unused = sorted({texts.sentences[i] for i in head}.difference(used))  # stock sentences are in all parts
     tokens, vocabulary = tokenize([*used, *unused], folder, SMOKE_TOKENS if is_smoke else MOST_TOKENS)
-    return Material(
+    return DiagnosticData(
         inputs=tokens[: len(order)],
         labels=None,
         groups=documents[order],
@@ -205,6 +214,23 @@ def _load_texts(dataset: str, size: str, language_model: str | None) -> Material
         n_classes=vocabulary.size,
         language=Language(folder, description, vocabulary, tokens[len(order) :]),
     )
+
+
+def tokenize(sentences: Sequence[str], folder: Path, most_tokens: int) -> tuple[npt.NDArray[np.int64], Vocabulary]:
+    """Token numbers (n, n_tokens), cut at ``most_tokens`` and padded to the longest; and their vocabulary.
+
+    Raises:
+        FileFormatError: No tokenizer in the folder, or one that cannot mask or pad.
+    """
+    from ruler.models.bert_mlm import load_masking_tokenizer  # needs transformers
+
+    tokenizer = load_masking_tokenizer(folder)
+    encoded = tokenizer(
+        list(sentences), truncation=True, max_length=most_tokens, padding="longest", return_attention_mask=False
+    )
+    special = tuple(sorted(tokenizer.all_special_ids))
+    vocabulary = Vocabulary(len(tokenizer), tokenizer.pad_token_id, tokenizer.mask_token_id, special)
+    return np.asarray(encoded["input_ids"], dtype=np.int64), vocabulary
 
 
 def number_contents(documents: Array, sentences: Sequence[str]) -> IndexArray:

@@ -1,0 +1,221 @@
+"""The engine of the diagnostic studies: any architecture in mini batches, measured as in the paper and audited."""
+
+import math
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from ruler.auditing import AuditSettings, audit_evidence, gather_evidence
+from ruler.auditing.contrasts import OWN
+from ruler.core.types import Embeddings, IndexArray, Partition
+from ruler.experiment.cell import (
+    BASELINE_ROWS,
+    BASELINE_SEED,
+    GALLERY_ROWS,
+    MeasuredModel,
+    Scores,
+    Workplace,
+    divide_by_norms,
+)
+from ruler.experiment.diagnostic.data import load_data
+from ruler.experiment.diagnostic.groups import compare_with_placebos, find_group_neighbors
+from ruler.experiment.diagnostic.trainers import ClassifierTrainer, ModelOutputs, Trainer
+from ruler.experiment.grid import Cell, Job
+from ruler.metrics.outputs import balance_membership
+from ruler.metrics.paper import rank_within
+from ruler.neighbors import find_neighbors, searching_on
+from ruler.training.checkpoints import CheckpointStore
+
+AUDITED_ROWS = 5000
+"""Most retain, and most held-out, records without groups that an audit within a study reads: a random draw of them."""
+
+_AUDITED_SEED = 43
+_AUDIT_SETTINGS = AuditSettings(n_permutations=999)  # hundreds of audits: enough draws for p below 0.01
+_ACCURACIES = {
+    "forget_accuracy": "forget_accuracy",
+    "retain_accuracy": "retain_accuracy",
+    "held_out_accuracy": "test_accuracy",
+}
+"""What an audit calls them -> their column in the row."""
+
+_N_GROUPS = {"single": 1, "pair": 2}  # of the choices that take a number of groups, whatever they hold
+
+ForgetDraw = tuple[float, int, str]
+"""Forget fraction, seed and choice of a forget set."""
+
+
+@dataclass(frozen=True, eq=False)
+class AuditableModel(MeasuredModel):
+    """What was measured of one model, with what an audit compares.
+
+    Args:
+        sides: Forget, retain and held-out records with their losses, labels and groups.
+    """
+
+    sides: tuple[Embeddings, ...]
+
+
+class DiagnosticEngine:
+    """The models of cells that share a dataset, an architecture and a training seed.
+
+    Args:
+        job: The cells.
+        workplace: Names device, cache and language model.
+    """
+
+    def __init__(self, job: Job, workplace: Workplace) -> None:
+        first = job.cells[0]
+        self._device = workplace.device
+        self._data = load_data(first.dataset, first.size, workplace.language_model)
+        self._trainer: Trainer
+        if self._data.language is not None:
+            from ruler.experiment.diagnostic.language import LanguageTrainer  # needs transformers
+
+            self._trainer = LanguageTrainer(self._data, self._device, CheckpointStore(workplace.models))
+        else:
+            self._trainer = ClassifierTrainer(self._data, self._device)
+        everything = np.arange(self._data.n_train)
+        train, read = self._trainer.train, self._trainer.read
+        self._cut = cache(self._data.cut)
+        self._original = cache(lambda cell: train(cell, everything, cell.seed))
+        self._original_outputs = cache(lambda cell: read(self._original(cell)))
+        self._measured_original = cache(
+            lambda cell, draw: self._measure(self._original_outputs(cell), draw, is_trained_on_all=True)
+        )
+        self._measured_oracle = cache(
+            lambda cell, draw: self._measure(read(train(cell, self._cut(*draw).retain, cell.seed)), draw)
+        )
+
+    def count_forget(self, cell: Cell) -> int:
+        """Size of the cell's forget set."""
+        return len(self._cut(*_draw_of(cell)).forget)
+
+    def measure_original(self, cell: Cell) -> AuditableModel:
+        """Measure the original model of the cell's seed."""
+        return self._measured_original(_shared(cell), _draw_of(cell))
+
+    def measure_oracle(self, cell: Cell, seed: int) -> AuditableModel:
+        """Measure the oracle of this seed for the cell's forget set."""
+        return self._measured_oracle(replace(_shared(cell), seed=seed), _draw_of(cell))
+
+    def measure_unlearned(self, cell: Cell) -> AuditableModel:
+        """Measure the original after the cell's method."""
+        partition = self._cut(*_draw_of(cell))
+        model = self._trainer.unlearn(cell, self._original(_shared(cell)), partition.forget, partition.retain)
+        return self._measure(self._trainer.read(model), _draw_of(cell))
+
+    def audit(self, model: MeasuredModel, *, oracle: MeasuredModel, original: MeasuredModel | None = None) -> Scores:
+        """Audit a model with held-out records as its control.
+
+        Returns:
+            ``verdict``; of each contrast that decides its own verdict, effect (AUC) and p-value; ``seen``, the names of
+            the contrasts that were able to see such records; ``damage_similarity`` and ``damage_skill``. What could not
+            be measured is absent.
+        """
+        given = {"unlearned": model, "oracle": oracle, "original": original}
+        known = {name: one for name, one in given.items() if isinstance(one, AuditableModel)}
+        outputs = {
+            name: {accuracy: float(one.alone[column]) for accuracy, column in _ACCURACIES.items()}
+            for name, one in known.items()
+        }
+        with searching_on(self._device):
+            sides: dict[str, Any] = {name: one.sides for name, one in known.items()}
+            report = audit_evidence(gather_evidence(**sides, settings=_AUDIT_SETTINGS), outputs=outputs, contrasts=OWN)
+        found: Scores = {"verdict": report.verdict}
+        deciding = {name: metric for name, metric in report.metrics.items() if OWN[name].decides}
+        for name, metric in deciding.items():
+            found |= {
+                f"{name}_verdict": metric.verdict,
+                f"{name}_effect": metric.effect,
+                f"{name}_p_value": metric.p_value,
+            }
+        found["seen"] = ",".join(name for name, one in deciding.items() if one.sensitivity and one.sensitivity.is_seen)
+        if report.damage is not None:
+            found |= {"damage_similarity": report.damage.similarity, "damage_skill": report.damage.skill}
+        return found
+
+    def _measure(self, outputs: ModelOutputs, draw: ForgetDraw, *, is_trained_on_all: bool = False) -> AuditableModel:
+        partition, data = self._cut(*draw), self._data
+        held_out = np.arange(data.n_train, len(data.inputs))
+        sides = {"forget": partition.forget, "retain": partition.retain, "test": held_out}
+        alone: Scores = {f"{side}_accuracy": float(outputs.hits[rows].mean()) for side, rows in sides.items()}
+        alone["mia"] = balance_membership(outputs.losses[partition.forget], outputs.losses[held_out])
+        alone |= self._rank(outputs.rows, partition, held_out, draw, is_trained_on_all=is_trained_on_all)
+        if data.language is not None:
+            alone["model"] = data.language.description
+        baseline = _draw(partition.retain, BASELINE_ROWS, BASELINE_SEED)
+        audited = [partition.forget, partition.retain, held_out]
+        if data.groups is None:  # otherwise all rows, since a sample could drop copies of a record
+            audited[1:] = [_draw(part, AUDITED_ROWS, _AUDITED_SEED) for part in audited[1:]]
+        return AuditableModel(
+            compared=divide_by_norms(outputs.rows[np.append(partition.forget, baseline)].double().cpu().numpy()),
+            n_forget=len(partition.forget),
+            alone=alone,
+            sides=tuple(self._gather(outputs, part) for part in audited),
+        )
+
+    def _gather(self, outputs: ModelOutputs, part: IndexArray) -> Embeddings:
+        """Collect some records for an audit; their row in the data is their name."""
+        labels, groups = self._data.labels, self._data.groups
+        return Embeddings(
+            outputs.rows[part].cpu().numpy(),
+            ids=part,
+            labels=None if labels is None else labels[part],
+            losses=outputs.losses[part],
+            groups=None if groups is None else groups[part],
+        )
+
+    def _rank(
+        self, rows: Any, partition: Partition, held_out: IndexArray, draw: ForgetDraw, *, is_trained_on_all: bool
+    ) -> Scores:
+        """M4 of the forget records, of held-out records in the same gallery, and, if there are groups, of placebos.
+
+        In the original every training group could have been drawn, so all of them are placebos; in the other models
+        only those that were retained. If there are groups, a capped gallery would hide the neighbours in question.
+        """
+        groups, n_train = self._data.groups, self._data.n_train
+        gallery = partition.retain if groups is not None else partition.retain[:GALLERY_ROWS]
+        around = None
+        if groups is not None:
+            among = np.arange(n_train) if is_trained_on_all else partition.retain
+            around = find_group_neighbors(rows[among], groups[among])
+        if around is not None and not is_trained_on_all:  # its records are the gallery
+            reference = around.neighbors.similarity[:, 0]
+        else:
+            reference = find_neighbors(rows[gallery], rows[gallery], exclude_self=True).similarity[:, 0]
+        scores: Scores = {
+            name: float(rank_within(find_neighbors(rows[part], rows[gallery]).similarity[:, 0], reference).mean())
+            for name, part in (("m4", partition.forget), ("m4_held_out", held_out))
+        }
+        if groups is None or around is None:
+            return scores
+        fraction, _, choice = draw
+        n_records = math.ceil(fraction * self._data.scale * n_train) if choice == "random" else len(partition.forget)
+        scores["n_groups"] = len(np.unique(groups[partition.forget]))
+        return scores | compare_with_placebos(float(scores["m4"]), around, n_records, n_groups=_N_GROUPS.get(choice))
+
+
+def _shared(cell: Cell) -> Cell:
+    """Strip a cell of what its original and its oracle do not depend on: equal for all cells that share them."""
+    return replace(
+        cell,
+        method="original",
+        forget_fraction=0.0,
+        forget_seed=0,
+        forget_choice="random",
+        learning_rate=None,
+        teacher_seed=None,
+        other_seed=None,
+    )
+
+
+def _draw_of(cell: Cell) -> ForgetDraw:
+    return cell.forget_fraction, cell.forget_seed, cell.forget_choice
+
+
+def _draw(rows: IndexArray, most: int, seed: int) -> IndexArray:
+    if len(rows) <= most:
+        return rows
+    return rows[np.random.RandomState(seed).choice(len(rows), most, replace=False)]

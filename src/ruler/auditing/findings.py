@@ -285,6 +285,14 @@ class Report:
     damage: Damage | None = None
     privacy: Privacy | None = None
 
+    def __repr__(self) -> str:
+        """One line: the verdict, each contrast with its own, and what else there is."""
+        metrics = ", ".join(f"{name} {metric.verdict}" for name, metric in self.metrics.items())
+        return (
+            f"<Report: {self.verdict} ({metrics}); {len(self.records):,} forget records, {len(self.guards)} guard "
+            "findings; print() it, or save() it for the page>"
+        )
+
     def __str__(self) -> str:
         from ruler.auditing.report import summarise
 

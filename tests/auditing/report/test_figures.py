@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.auditing.report.factory import NAN, make_report
 
-from ruler.auditing.report.figures import draw_distributions, draw_effects, draw_layers, draw_ranks, draw_roc
+from ruler.auditing.report.figures import draw_distributions, draw_layers, draw_ranks, draw_roc, fit_effects
 from ruler.auditing.report.figures.axes import EDGE, WIDTH, Axis
 from ruler.auditing.report.page import render_page
 from ruler.auditing.report.wording import find_strongest
@@ -15,8 +15,8 @@ def test_layer_profiles():
     profiles = draw_layers(report)
     assert [profile.metric.name for profile in profiles] == ["m2", "m4", "norm", "loss"]
     first = profiles[0]
-    assert first.sentence == "Most telling: transformer.h.11, layer 12 of the 12 read (AUC 0.24 [0.15, 0.33])."
-    assert first.telling == 12
+    assert first.sentence == "Strongest at transformer.h.11, layer 12 of 12 (AUC 0.24 [0.15, 0.33])."
+    assert first.strongest == 12
     assert first.original
     heights = [float(place.split()[1]) for place in first.line[1:].split("L")]
     assert len(heights) == 12
@@ -32,7 +32,7 @@ def test_layer_profiles_without_a_number_or_a_name():
     report.metrics["m2"] = replace(m2, layer=None, layers=layers)
     profile = draw_layers(report)[0]
     assert profile.line.count("L") == 38
-    assert profile.telling is None
+    assert profile.strongest is None
     assert len(profile.depths) <= 12
     assert "nan" not in profile.line
     assert "transformer.h.39" in render_page(report)
@@ -60,10 +60,10 @@ def test_histogram_holds_every_record_within_the_drawing():
     assert [row.side for row in figure.rows] == ["forget", "held_out", "retain"]
     assert len(figure.rows[1].dots) == 30
     for row in figure.rows:
-        for bar in row.bars:
-            assert bar.x >= EDGE
-            assert bar.x + bar.width <= WIDTH - EDGE + 0.1
-            assert 0 <= bar.y <= row.base_y
+        for x, y, width, _ in row.bars:
+            assert x >= EDGE
+            assert x + width <= WIDTH - EDGE + 0.1
+            assert 0 <= y <= row.base_y
     assert len(figure.ticks) >= 2
 
 
@@ -78,7 +78,7 @@ def test_nothing_to_draw():
     assert draw_distributions("oracle", "title", {"forget": np.array([NAN])}) is None
     report = make_report(has_oracle=False)
     report.metrics.clear()
-    assert draw_effects(report) is None
+    assert fit_effects(report) is None
     assert find_strongest(report) is None
     report.distributions.rank_counts.clear()
     assert draw_ranks(report.distributions) is None

@@ -144,7 +144,7 @@ def test_what_would_settle_it_is_listed_in_order():
 def test_what_was_read_is_said():
     text = words_of(render_page(make_report(n_layers=12)))
     for words in (
-        "these layers (12, from transformer.h.0 to transformer.h.11)",
+        "12 layers (transformer.h.0 to transformer.h.11)",
         "pooling: mean over tokens",
         "Weights, SHA-256: Oracle",
         f"{12:064x}",
@@ -160,7 +160,7 @@ def test_what_was_read_is_said():
 def test_sensitivity_damage_and_privacy_are_told():
     text = words_of(render_page(make_report("damaged")))
     assert "M4 percentile rank original model 0.480 0.710 no" in text
-    assert "Blind here: it clears nothing." in text
+    assert "Not seen here, so this contrast cannot clear the model." in text
     assert "Linear CKA 0.41 0.70 Too low." in text
     assert "Epsilon is at least 0.00 with a confidence of 95%, by M2" in text
     assert "known members" in words_of(render_page(make_report(has_original=False)))
@@ -174,10 +174,17 @@ def test_every_contrast_has_its_words():
 
 
 def test_a_contrast_that_is_not_in_the_table_is_shown():
-    report = make_report()
+    report = make_report(n_layers=3)
     report.metrics["mine"] = replace(report.metrics["loss"], name="mine", verdict="inconclusive")
     report.distributions.scores["mine"] = report.distributions.scores["loss"]
-    assert "scores-mine-title" in render_page(report)
+    report.distributions.roc["mine"] = report.distributions.roc["loss"]
+    page = render_page(report)
+    assert "scores-mine-title" in page
+    assert "layers-mine-title" in page
+    text = words_of(page)
+    assert "mine original model 0.220" in text  # sensitivity
+    assert "loss and mine at 3 layers" in text or "norm, loss and mine at layers" in text
+    assert "mine guessing" in text or "mine M2 guessing" in text  # the key of the ROC
 
 
 def test_a_page_of_many_layers_and_records_is_small():

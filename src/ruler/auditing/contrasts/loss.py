@@ -50,13 +50,13 @@ def _place(losses: Mapping[Side, FloatArray]) -> SideScores:
 LOSS = Contrast(
     name="loss",
     title="Loss",
-    score_title="Place of the loss among all, less that in the oracle where there is one",
-    if_absent="Losses were not known, so memory that shows in the model\u2019s answers alone was not looked for.",
+    score_title="Rank of the loss among all records, minus its rank in the oracle if there is one",
+    if_absent="No losses were given, so memory that shows only in the model\u2019s answers was not looked for.",
     question="Does the model answer for the forget records better than it would had it never seen them?",
     reading=(
-        "Mean loss on the forget records less the oracle\u2019s on the same records (the plain loss without one). The "
-        "test compares each record\u2019s place among the losses of all with its place in the oracle: lower than for "
-        "held-out records means that the records are remembered."
+        "Mean loss on the forget records minus the oracle\u2019s (the plain loss without an oracle). The test compares "
+        "the rank of each record\u2019s loss with its rank in the oracle. Lower ranks than for held-out records mean "
+        "that the records are remembered."
     ),
     low="answered better than held-out records",
     high="answered worse than held-out records",

@@ -30,8 +30,8 @@ M4 = Contrast(
     score_title="Similarity to the nearest retain record (M4)",
     question="Do the forget records lie unusually close to, or far from, the records that were kept?",
     reading=(
-        "Rank of each forget record\u2019s nearest-retain similarity among the retain records\u2019 own. "
-        "The test compares the nearest-retain similarities with those of the held-out records."
+        "Mean rank of each forget record\u2019s similarity to its nearest retain record, among those of the "
+        "retain records. The test compares these similarities with those of the held-out records."
     ),
     low="further from retain records than held-out records",
     high="nearer to retain records than held-out records",
@@ -42,7 +42,7 @@ M4 = Contrast(
     residual_side=1,
     paper_null=0.5,
     paper_rule=(
-        "All ranks share one gallery and ties take the top rank, so 0.5 is rejected too often even with nothing "
-        "remembered; and which records were drawn moves it by itself."
+        "All ranks are taken among the same retain records and ties take the top rank, so 0.5 is rejected too often "
+        "even if nothing is remembered. The choice of the records alone moves it, too."
     ),
 )

@@ -20,7 +20,7 @@ NORM = Contrast(
     score_title="Norm relative to the oracle, as a logarithm",
     question="Are the forget records\u2019 representations longer or shorter than the oracle makes them?",
     reading=(
-        "Mean logarithm of each forget record\u2019s norm relative to the oracle; 0 is the same length. The test "
+        "Mean logarithm of each forget record\u2019s norm relative to the oracle; 0 means equal length. The test "
         "compares it with the held-out records\u2019."
     ),
     low="shorter than held-out records, next to the oracle",

@@ -51,7 +51,7 @@ M2 = Contrast(
     score_title="Similarity to the oracle (M2)",
     question="Do the forget records agree with the oracle as well as other records do?",
     reading=(
-        "Mean similarity of the forget records less the median of the retain records. The test compares the forget "
+        "Mean similarity of the forget records minus the median of the retain records. The test compares the forget "
         "records\u2019 similarities with those of the held-out records."
     ),
     low="further from the oracle than held-out records",
@@ -65,7 +65,7 @@ M2 = Contrast(
     needs=("oracle",),
     paper_null=0.0,
     paper_rule=(
-        "A mean less a median is not 0 for skewed similarities: perfectly unlearned models fall below 0 in most runs."
+        "A mean minus a median is not 0 for skewed similarities: perfectly unlearned models fall below 0 in most runs."
     ),
 )
 
@@ -77,8 +77,8 @@ M1 = replace(
     score_title="Similarity to the oracle (M1)",
     question="Are the forget records where a model that never saw them would put them?",
     reading=(
-        "Mean cosine similarity to the oracle, a model retrained without them; 1 is the same direction. "
-        "It describes; it has no part in the verdict."
+        "Mean cosine similarity to the oracle, a model retrained without them; 1 means the same direction. "
+        "It is descriptive and has no part in the verdict."
     ),
     decides=False,
     why_descriptive="M1 has no null of its own: M2 is M1 less its baseline, and decides.",

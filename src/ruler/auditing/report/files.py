@@ -31,13 +31,6 @@ def save_report(report: Report, folder: Path) -> Path:
     All three are prepared first. A new folder then appears whole; in an existing one the files are replaced one after
     the other, and `load_report` refuses a set that was interrupted in between.
 
-    Args:
-        report: Of an audit.
-        folder: Where to; made if missing.
-
-    Returns:
-        The folder.
-
     Raises:
         InputError: The folder, or one of the three names in it, is something else already.
     """
@@ -77,14 +70,7 @@ def _render(report: Report) -> dict[str, bytes]:
 
 
 def describe_report(report: Report) -> dict[str, Any]:
-    """What report.json holds, as plain Python that JSON can carry: numbers that are not known are the text "NaN".
-
-    Args:
-        report: Of an audit.
-
-    Returns:
-        The content of report.json without the SHA-256 of the records, which are not written here.
-    """
+    """The content of report.json as plain Python, without the SHA-256 of the records, which are not written here."""
     load_optional("pydantic", "describing a report")
     from ruler.auditing.report.document import write_document
 
@@ -95,9 +81,6 @@ def describe_report(report: Report) -> dict[str, Any]:
 
 def load_report(folder: Path) -> Report:
     """The report that `save_report` wrote; nothing in its files is executed.
-
-    Args:
-        folder: With ``report.json`` and ``records.parquet``.
 
     Raises:
         FileFormatError: A file is missing, broken, or not of the same report as the other.

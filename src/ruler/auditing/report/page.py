@@ -28,14 +28,7 @@ Array = tuple[tuple[str, ...], Mapping[str, Any]]
 
 
 def render_page(report: Report) -> str:
-    """The text of report.html.
-
-    Args:
-        report: Of an audit.
-
-    Returns:
-        HTML whose content policy lets nothing out and runs only the script that it carries.
-    """
+    """The text of report.html, whose content policy lets nothing out and runs only the script that it carries."""
     style, script = (
         files("ruler.auditing.report").joinpath("templates", name).read_text(encoding="utf-8")
         for name in ("style.css", "tables.js")
@@ -137,15 +130,14 @@ def _list_reading(report: Report) -> list[tuple[str, str]]:
 def _draw_distributions(report: Report) -> list[DistributionFigure]:
     """The scores of every contrast, but once where a descriptive one shares them with one that decides."""
     scores = report.distributions.scores
-    known = [contrast for name, contrast in CONTRASTS.items() if name in scores]
-    shared = {
-        one.name for one in known if not one.decides and any(one.score is two.score for two in known if two.decides)
+    deciding = {contrast.score for name, contrast in CONTRASTS.items() if contrast.decides and name in scores}
+    titles = {
+        name: contrast.score_title or wording.title_contrast(name)
+        for name, contrast in CONTRASTS.items()
+        if name in scores and (contrast.decides or contrast.score not in deciding)
     }
-    names = [
-        *(one.name for one in known if one.name not in shared),
-        *(name for name in scores if name not in CONTRASTS),
-    ]
-    drawn = (figures.draw_distributions(f"scores-{name}", wording.title_scores(name), scores[name]) for name in names)
+    titles |= {name: name for name in scores if name not in CONTRASTS}
+    drawn = [figures.draw_distributions(f"scores-{name}", title, scores[name]) for name, title in titles.items()]
     return [figure for figure in drawn if figure is not None]
 
 

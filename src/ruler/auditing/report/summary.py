@@ -17,20 +17,16 @@ _HEADER = ("", "value", "held-out", "AUC", "AUC of spread", "p", "equiv. p", "ve
 
 
 def summarise(report: Report) -> str:
-    """The verdict, what would settle it, what was compared, the numbers, the doubts and the records that stand out.
+    """The verdict, what would settle it, what was compared, the numbers, the guards and the records that stand out.
 
-    Args:
-        report: Of an audit.
-
-    Returns:
-        Lines of at most 100 characters; names from outside cannot move the cursor or change colours.
+    Lines have at most 100 characters; names from outside cannot move the cursor or change colours.
     """
     blocks = [
         [f"RULER audit: {report.verdict.upper()}", wording.choose_headline(report)],
         _wrap(f"{wording.explain_meaning(report)} {wording.explain_guesses(report)}"),
         _wrap(wording.explain_limits(report)),
         _wrap(report.reason),
-        *_list_needs(report),
+        _list_needs(report),
         [line for text in _say_comparison(report) for line in _wrap(text)],
         _tabulate(report),
         _say_sensitivity(report),
@@ -42,14 +38,7 @@ def summarise(report: Report) -> str:
 
 
 def render_notebook(report: Report) -> str:
-    """The verdict, what would settle it, the numbers and the doubts as a piece of HTML for a notebook.
-
-    Args:
-        report: Of an audit.
-
-    Returns:
-        HTML without scripts; all text in it is escaped.
-    """
+    """The verdict, what would settle it, the numbers and the guards as HTML without scripts; all text is escaped."""
 
     def show(value: object) -> str:
         return escape(show_text(value))
@@ -60,8 +49,8 @@ def render_notebook(report: Report) -> str:
         f"<p><em>{show(wording.explain_limits(report))}</em></p>",
         f"<p>{show(report.reason)}</p>",
     ]
-    if needs := wording.list_needs(report):
-        items = "".join(f"<li>{show(need)}</li>" for need in needs)
+    if report.needs:
+        items = "".join(f"<li>{show(need)}</li>" for need in report.needs)
         parts.append(f"<p><strong>What would settle it</strong></p><ol>{items}</ol>")
     if report.metrics:
         head = "".join(f'<th scope="col">{show(cell)}</th>' for cell in _HEADER)
@@ -77,21 +66,21 @@ def render_notebook(report: Report) -> str:
     return f'<div class="ruler-report">{"".join(parts)}</div>'
 
 
-def _list_needs(report: Report) -> Iterator[list[str]]:
-    if needs := wording.list_needs(report):
-        items = [_wrap(need, f"  {number}. ", "     ") for number, need in enumerate(needs, start=1)]
-        yield ["What would settle it, the most useful first", *(line for lines in items for line in lines)]
+def _list_needs(report: Report) -> list[str]:
+    lines = ["What would settle it, the most useful first"] if report.needs else []
+    for number, need in enumerate(report.needs, start=1):
+        lines += _wrap(need, f"  {number}. ", "     ")
+    return lines
 
 
 def _say_comparison(report: Report) -> Iterator[str]:
-    control = wording.find_control(report)
-    oracle = "without an oracle"
-    if report.pairing is not None:
-        oracle = "with an oracle, aligned first" if report.pairing.is_aligned else "with an oracle"
-    original = "with" if any(m.original_effect is not None for m in report.metrics.values()) else "without"
     records = count_records(len(report.records), "forget record")
-    yield f"Compared: {records} with {wording.CONTROLS[control]}; {oracle}, {original} the original model."
-    given = ["held-out records"] if control == "held-out" else []
+    control = " with held-out records" if wording.has_held_out(report) else "; no held-out records were given"
+    aligned = ", aligned before comparing" if report.pairing is not None and report.pairing.is_aligned else ""
+    oracle = "not given" if report.pairing is None else f"given{aligned}"
+    original = "given" if wording.has_original(report) else "not given"
+    yield f"Compared: {records}{control}. Oracle: {oracle}. Original model: {original}."
+    given = ["held-out records"] if wording.has_held_out(report) else []
     given += ["oracle", "seed pairing"] if report.pairing is not None else []
     if given:
         yield f"{wording.join_names(given).capitalize()}: {wording.DECLARED}."
@@ -107,16 +96,17 @@ def _tabulate(report: Report) -> list[str]:
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADER))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     key = ", ".join(wording.title_contrast(metric.name) for metric in list_metrics(report))
-    tests = sorted({metric.test for metric in report.metrics.values()} - {"none"}) or ["none"]
-    test = " and ".join(wording.TESTS[name] for name in tests)
-    level = f"{100 * (1 - settings.alpha):g}%"
-    notes = _wrap(f"{key}. Brackets: {level} intervals. p: {test}, before correction for several contrasts.")
+    tests = [wording.TESTS[name] for name in sorted({metric.test for metric in report.metrics.values()} - {"none"})]
+    test = f"{' and '.join(tests)}, not corrected for the number of contrasts" if tests else wording.TESTS["none"]
+    notes = _wrap(f"{key}. Brackets: {100 * (1 - settings.alpha):g}% intervals. p: {test}.")
+    if any(row[-1] == "insensitive" for row in rows):
+        notes += _wrap("Insensitive: within the margin, but not able to clear the model.")
     for metric in list_metrics(report):
         if metric.reference_error is not None and settings.n_reference is not None:
             notes += _wrap(
-                f"{name_contrast(metric.name)} ranks among {settings.n_reference:,} retain records drawn at random: "
-                f"its value is within {metric.reference_error:.4f} of that among all, at a confidence of "
-                f"{1 - settings.alpha:.0%}."
+                f"{name_contrast(metric.name)} was computed with {settings.n_reference:,} retain records drawn at "
+                f"random. Its value is within {metric.reference_error:.4f} of that with all of them "
+                f"(confidence {1 - settings.alpha:.0%})."
             )
     return [lines[0], "-" * max(map(len, lines)), *lines[1:], *notes]
 
@@ -142,37 +132,41 @@ def _say_sensitivity(report: Report) -> list[str]:
         return []
     lines = ["Could the audit have seen it?"]
     for metric in list_metrics(report, is_deciding=True):
-        text = f"{name_contrast(metric.name)}: {wording.explain_sensitivity(metric, report.settings)}"
-        if (found := metric.sensitivity) is not None:
+        name, found = name_contrast(metric.name), metric.sensitivity
+        if found is not None:
             numbers = f"AUC {format_number(found.effect, 3)}, p {format_p(found.p_value)}"
-            text += f" ({wording.SOURCES[found.source]}: {numbers})"
-        lines += _wrap(text, "  ", "    ")
+            name += f" ({wording.SOURCES[found.source]}: {numbers})"
+        lines += _wrap(f"{name}: {wording.explain_sensitivity(metric, report.settings)}", "  ", "    ")
     return lines
 
 
 def _say_damage(report: Report) -> str:
-    if report.damage is None:
+    damage = report.damage
+    if damage is None:
         return ""
-    measures = wording.describe_damage(report.damage)
-    measured = ", ".join(f"{title} {value} (at least {least})" for title, value, least, _ in measures)
-    return f"Does the model still work? {report.damage.reason} Measured: {measured}."
+    measures = (
+        ("linear CKA", damage.similarity, damage.least_similarity),
+        ("skill", damage.skill, damage.least_skill),
+    )
+    measured = [f"{title} {value:.2f} (at least {least:.2f})" for title, value, least in measures if value == value]
+    return f"Does the model still work? {damage.reason} Measured: {', '.join(measured)}."
 
 
 def _list_guards(report: Report) -> list[str]:
     if not report.guards:
-        return ["Guards: none raised a doubt."]
+        return ["Guards: no problem found."]
     lines = ["Guards"]
     for guard in wording.sort_guards(report.guards):
         blocking = " Blocks the verdict." if guard.blocks else ""
         lines += _wrap(f"{guard.name}: {guard.message}{blocking}", f"  {guard.severity.upper()}  ", "        ")
-        lines += _wrap(guard.cure, "        Cure: ", "        ")
+        lines += _wrap(guard.cure, "        What to do: ", "        ")
     return lines
 
 
 def _name_records(report: Report) -> str:
     records, alpha = report.records, report.settings.alpha
     if "q_value" not in records or not records["q_value"].notna().any():
-        return "Records: none could be judged by itself."
+        return "Records: none could be judged individually."
     flagged = records[records["q_value"] <= alpha].sort_values("q_value", kind="stable")
     found = f"Records: {len(flagged):,} of {len(records):,} stand out at a false discovery rate of {alpha:g}"
     if flagged.empty:

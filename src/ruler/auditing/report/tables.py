@@ -19,26 +19,26 @@ _COLUMNS = {
     "id": ("Record", "text", "Its id."),
     "group": ("Group", "text", "The erasure request, or person, that it belongs to."),
     "n_records": ("Records", "count", "Forget records in the group."),
-    "n_flagged": ("Flagged", "count", "Of these, records that stand out by themselves."),
+    "n_flagged": ("Flagged", "count", "How many of these records stand out individually."),
     "finding": (
         "Finding",
         "finding",
-        f"How it stands out, where q is at most the audit\u2019s alpha; else \u201c{ALIKE}\u201d, or "
-        f"\u201c{NOT_JUDGED}\u201d where there is no q.",
+        f"How it stands out, if q is at most the audit\u2019s alpha; otherwise \u201c{ALIKE}\u201d, or "
+        f"\u201c{NOT_JUDGED}\u201d if there is no q.",
     ),
-    "q_value": ("q", "p", "p after Benjamini and Hochberg\u2019s correction: the share of false alarms at this cut."),
-    "p_value": ("p", "p", "Chance that a held-out record is at least as far out, by all deciding scores together."),
+    "q_value": ("q", "p", "p corrected by Benjamini and Hochberg: the expected share of false alarms at this q."),
+    "p_value": ("p", "p", "Chance that a held-out record is at least as unusual, by all deciding scores together."),
     "oracle_similarity": ("Oracle similarity", "number", "Cosine similarity to the same record in the oracle."),
-    "oracle_gap": ("Oracle gap", "signed", "Oracle similarity less the median of the retain records."),
+    "oracle_gap": ("Oracle gap", "signed", "Oracle similarity minus the median of the retain records."),
     "nearest_similarity": ("Nearest similarity", "number", "Cosine similarity to the nearest retain record."),
     "nearest_retain": ("Nearest retain", "text", "The id of that retain record."),
-    "percentile_rank": ("Rank", "number", "Share of retain records that lie no closer to their own nearest."),
-    "norm_ratio": ("Norm ratio", "number", "Norm of its representation over that in the oracle; 1 is the same."),
+    "percentile_rank": ("Rank", "number", "Share of retain records that lie no closer to another retain record."),
+    "norm_ratio": ("Norm ratio", "number", "Norm of its representation divided by that in the oracle; 1 means equal."),
     "loss": ("Loss", "number", "The model\u2019s loss on the record."),
     "loss_gap": (
         "Loss gap",
         "signed",
-        "Loss less the oracle\u2019s; below 0, the model answers better than the oracle.",
+        "Loss minus the oracle\u2019s; below 0, the model answers better than the oracle.",
     ),
     "shift": ("Shift", "signed", "Above 0: unlearning moved the record towards the oracle; below 0: away."),
 }
@@ -60,11 +60,8 @@ class PageTable:
     """A table of the page: the first rows as text for readers without scripts, all of them as data for the script.
 
     Args:
-        noun: What a row is.
-        n_rows: Of the whole table.
         columns: Those that hold something.
         first: Formatted cells of the first rows, those that stand out most on top.
-        data: For JSON.
         findings: The different findings, for the filter.
         is_clipped: Names were too long to carry whole.
     """

@@ -1,6 +1,6 @@
 """The numbers behind each figure of the page, apart from their ink (templates/figures.html.j2)."""
 
-from ruler.auditing.report.figures.contrasts import draw_effects, draw_layers, draw_roc
+from ruler.auditing.report.figures.contrasts import draw_layers, draw_roc, fit_effects
 from ruler.auditing.report.figures.records import draw_distributions, draw_ranks
 
-__all__ = ["draw_distributions", "draw_effects", "draw_layers", "draw_ranks", "draw_roc"]
+__all__ = ["draw_distributions", "draw_layers", "draw_ranks", "draw_roc", "fit_effects"]

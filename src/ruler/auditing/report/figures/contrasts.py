@@ -20,23 +20,13 @@ Rates = tuple[FloatArray, FloatArray]
 
 
 @dataclass(frozen=True)
-class EffectFigure:
-    """The deciding contrasts whose AUC is known, and the scale to draw them on."""
-
-    metrics: tuple[MetricFinding, ...]
-    axis: Axis
-
-
-@dataclass(frozen=True)
 class LayerProfile:
     """One contrast at every layer that was read.
 
     Args:
-        metric: The contrast.
         across: Scale of the depth, the first layer being 1.
         up: Scale of the AUC.
-        telling: Depth of the most telling layer, if it is known.
-        sentence: Which layer tells most, with its numbers.
+        strongest: Depth of the layer that differs most, if it is known.
         line: Path through the AUCs.
         original: Path through the original model's; empty where it was not given.
         depths: Ticks below.
@@ -45,7 +35,7 @@ class LayerProfile:
     metric: MetricFinding
     across: Axis
     up: Axis
-    telling: int | None
+    strongest: int | None
     sentence: str
     line: str
     original: str
@@ -70,9 +60,6 @@ class RocFigure:
         description: Rates of every contrast, for readers who cannot see the drawing.
         curves: One per contrast, the best one last so that it lies on top.
         chance: Guessing, the diagonal.
-        one_percent_x: Where 1% false positives lie.
-        across: Ticks of the false positive rate.
-        up: Ticks of the true positive rate.
     """
 
     description: str
@@ -83,15 +70,15 @@ class RocFigure:
     up: tuple[Tick, ...]
 
 
-def draw_effects(report: Report) -> EffectFigure | None:
-    """The deciding contrasts' AUCs beside the margin; None where none has one."""
+def fit_effects(report: Report) -> Axis | None:
+    """A scale for the deciding contrasts' AUCs and the margin; None where no AUC is known."""
     metrics = [metric for metric in list_metrics(report, is_deciding=True) if math.isfinite(metric.effect)]
     if not metrics:
         return None
     ends = [
         end for m in metrics for end in (m.effect, m.spread, m.original_effect, *m.effect_interval, *m.spread_interval)
     ]
-    return EffectFigure(tuple(metrics), fit_around_half(ends, report.settings.margin, start=EDGE, stop=WIDTH - EDGE))
+    return fit_around_half(ends, report.settings.margin, start=EDGE, stop=WIDTH - EDGE)
 
 
 def draw_layers(report: Report) -> list[LayerProfile]:
@@ -105,7 +92,7 @@ def _draw_profile(metric: MetricFinding, margin: float) -> LayerProfile:
     across = Axis(1.0, float(len(layers)), 54.0, WIDTH - 20.0)
     ends = [end for one in layers for end in (one.effect, one.original_effect, *one.effect_interval)]
     up = fit_around_half(ends, margin, start=200.0, stop=30.0)
-    telling = next((depth for depth, one in enumerate(layers, start=1) if one.layer == metric.layer), None)
+    strongest = next((depth for depth, one in enumerate(layers, start=1) if one.layer == metric.layer), None)
     step = 1 if len(layers) <= _MOST_DEPTHS else max(1, int(round_step(len(layers) / 6)))
 
     def trace(effects: list[float | None]) -> str:
@@ -120,9 +107,9 @@ def _draw_profile(metric: MetricFinding, margin: float) -> LayerProfile:
         metric=metric,
         across=across,
         up=up,
-        telling=telling,
-        sentence=_say_telling(layers[telling - 1], telling, len(layers))
-        if telling
+        strongest=strongest,
+        sentence=_say_strongest(layers[strongest - 1], strongest, len(layers))
+        if strongest
         else f"Read at {len(layers)} layers.",
         line=trace([one.effect for one in layers]),
         original=trace([one.original_effect for one in layers]),
@@ -134,11 +121,11 @@ def _draw_profile(metric: MetricFinding, margin: float) -> LayerProfile:
     )
 
 
-def _say_telling(found: LayerFinding, depth: int, n_layers: int) -> str:
+def _say_strongest(found: LayerFinding, depth: int, n_layers: int) -> str:
     numbers = f"AUC {format_estimate(found.effect, found.effect_interval)}"
     if math.isfinite(found.spread) and abs(found.spread - 0.5) > abs(found.effect - 0.5):
         numbers = f"AUC of spread {format_estimate(found.spread, found.spread_interval)}"
-    return f"Most telling: {found.layer}, layer {depth} of the {n_layers} read ({numbers})."
+    return f"Strongest at {found.layer}, layer {depth} of {n_layers} ({numbers})."
 
 
 def draw_roc(report: Report) -> RocFigure | None:

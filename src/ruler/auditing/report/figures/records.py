@@ -21,14 +21,8 @@ _RANK_BASE = 180.0
 _RANK_HEIGHT = 140.0
 
 
-@dataclass(frozen=True)
-class Bar:
-    """A rectangle of a histogram."""
-
-    x: float
-    y: float
-    width: float
-    height: float
+Bar = tuple[float, float, float, float]
+"""x, y, width and height of a rectangle."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +45,6 @@ class DistributionFigure:
     name: str
     title: str
     sentence: str
-    height: float
     rows: tuple[Row, ...]
     ticks: tuple[Tick, ...]
     note: str
@@ -65,18 +58,11 @@ class RankFigure:
     bars: tuple[Bar, ...]
     outline: str
     uniform_y: float
-    base_y: float
     ticks: tuple[Tick, ...]
 
 
 def draw_distributions(name: str, title: str, values: Mapping[str, FloatArray]) -> DistributionFigure | None:
-    """Where the values of each side lie; None where there are none.
-
-    Args:
-        name: For the ids of the page's elements.
-        title: What is shown.
-        values: By side.
-    """
+    """Where the values of each side lie; None where there are none. ``name`` is for the ids of the page's elements."""
     sides = {side: _keep_finite(values[side]) for side in SIDES if side in values}
     sides = {side: numbers for side, numbers in sides.items() if len(numbers)}
     if "forget" not in sides:
@@ -93,11 +79,10 @@ def draw_distributions(name: str, title: str, values: Mapping[str, FloatArray]) 
         name=name,
         title=title,
         sentence=_compare_medians(sides, digits),
-        height=rows[-1].base_y + 24,
         rows=rows,
         ticks=axis.find_ticks(4 if digits < 6 else 3),
         note=" ".join(
-            f"{count_records(n)} {where} the axis {'stands' if n == 1 else 'stand'} at its {edge} edge."
+            f"{count_records(n)} {where} the axis {'is' if n == 1 else 'are'} drawn at its {edge} edge."
             for n, where, edge in outside
             if n
         ),
@@ -116,12 +101,11 @@ def draw_ranks(distributions: Distributions) -> RankFigure | None:
     n_upper = float(counts["forget"][math.ceil(n_bins / 2) :].sum() + middle)
     closer = round(100 * n_upper / float(counts["forget"].sum()))
     return RankFigure(
-        sentence=f"{closer}% of the forget records lie closer to a retain record than the middle retain record does to "
-        "another.",
+        sentence=f"{closer}% of the forget records lie closer to their nearest retain record than the median retain "
+        "record does to its own.",
         bars=_draw_bars(shares["forget"] / top, _RANK_BASE, _RANK_HEIGHT),
         outline=_draw_outline(shares["held_out"] / top) if "held_out" in shares else "",
         uniform_y=round(_RANK_BASE - _RANK_HEIGHT / (n_bins * top), 2),
-        base_y=_RANK_BASE,
         ticks=Axis(0.0, 1.0).find_ticks(5),
     )
 
@@ -162,7 +146,7 @@ def _draw_bars(shares: FloatArray, base: float, height: float) -> tuple[Bar, ...
     """Bars side by side across the drawing; a share of 1 is as high as ``height``."""
     width = (WIDTH - 2 * EDGE) / len(shares)
     return tuple(
-        Bar(round(EDGE + i * width, 2), round(base - share * height, 2), round(width, 2), round(share * height, 2))
+        (round(EDGE + i * width, 2), round(base - share * height, 2), round(width, 2), round(share * height, 2))
         for i, share in enumerate(shares.tolist())
         if share > 0
     )
@@ -195,6 +179,6 @@ def _compare_medians(sides: Mapping[str, FloatArray], digits: int) -> str:
     control = float(np.median(sides[other]))
     side = "above" if forget > control else "below" if forget < control else "at"
     return (
-        f"The middle forget record ({format_number(forget, digits)}) lies {side} the middle "
+        f"The median forget record ({format_number(forget, digits)}) lies {side} the median "
         f"{SIDES[other].lower()} record ({format_number(control, digits)})."
     )

@@ -116,7 +116,7 @@
     find("previous").addEventListener("click", () => { page -= 1; render(); });
     find("next").addEventListener("click", () => { page += 1; render(); });
     root.querySelector(".controls").hidden = false;
-    find("page-note").textContent = "; choose a heading to sort by it";
+    find("page-note").textContent = "; select a heading to sort by it";
     render();
   }
 

@@ -210,6 +210,6 @@ def test_what_a_screen_reader_hears(open_report):
         assert len(named) > 20
     assert page.get_by_role("navigation", name="Sections").is_visible()
     assert page.get_by_role("main").count() == page.get_by_role("banner").count() == 1
-    assert page.get_by_role("table", name="forget records").count() == 1
+    assert page.get_by_role("table", name="40 forget records").count() == 1
     levels = page.evaluate("[...document.querySelectorAll('h1,h2,h3,h4')].map(one => Number(one.tagName[1]))")
     assert all(after <= before + 1 for before, after in itertools.pairwise(levels))

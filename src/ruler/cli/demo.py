@@ -141,11 +141,11 @@ def _compare(reports: "dict[str, Report]") -> Table:
     table = Table("", *(_TITLES[method] for method in reports))
     table.add_row("verdict", *(report.verdict for report in reports.values()))
     for name, contrast in CONTRASTS.items():
-        if not contrast.decides:
+        found = [report.metrics[name] for report in reports.values() if name in report.metrics]
+        if not contrast.decides or not found:
             continue
-        found = [report.metrics[name] for report in reports.values()]
         cells = [f"{one.effect:.2f} [{one.effect_interval[0]:.2f}, {one.effect_interval[1]:.2f}]" for one in found]
-        title = contrast.title.lower() if contrast.paper_null is None else name.upper()
+        title = contrast.symbol or contrast.title.lower()
         table.add_row(f"{title}, AUC (0.5 is no trace)", *cells)
     shares = [report.metrics["loss"].share_left for report in reports.values()]
     table.add_row("left of the original's loss contrast", *("-" if one is None else f"{one:.0%}" for one in shares))

@@ -18,27 +18,15 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class ScorePool:
-    """Pooled scores in ascending order; scores that follow each other within 1e-12 are one tie.
+    """Pooled scores in ascending order; scores that follow each other within 1e-12 are one tie."""
 
-    Args:
-        order: (n,) places of the scores, ascending.
-        low: (n,) where the tie of each ordered score begins.
-        high: (n,) where it ends, one past its last.
-    """
-
-    order: IndexArray
-    low: IndexArray
-    high: IndexArray
+    order: IndexArray  # (n,) places of the scores, ascending
+    low: IndexArray  # (n,) where the tie of each ordered score begins
+    high: IndexArray  # (n,) where it ends, one past its last
 
     @classmethod
     def of(cls, scores: FloatArray) -> "ScorePool":
-        """Sort scores and find their ties.
-
-        Example:
-            >>> pool = ScorePool.of(np.array([0.3, 0.1, 0.3]))
-            >>> pool.order.tolist(), pool.low.tolist(), pool.high.tolist()
-            ([1, 0, 2], [0, 1, 1], [1, 3, 3])
-        """
+        """Sort scores and find their ties."""
         order = np.argsort(scores, kind="stable")
         ordered = scores[order]
         begins = np.concatenate([[True], np.diff(ordered) > TIE_SLACK])
@@ -71,25 +59,14 @@ class ScorePool:
 
 @dataclass(frozen=True, eq=False)
 class AucEstimate:
-    """AUCs and their standard errors, one per labelling.
-
-    Args:
-        effect: (n_draws,) AUCs.
-        standard_error: (n_draws,) after Brunner and Munzel; NaN with fewer than two records on a side.
-        degrees_of_freedom: (n_draws,) Satterthwaite's.
-    """
+    """AUCs and their standard errors, one per labelling: (n_draws,) each."""
 
     effect: FloatArray
-    standard_error: FloatArray
-    degrees_of_freedom: FloatArray
+    standard_error: FloatArray  # after Brunner and Munzel; NaN with fewer than two records on a side
+    degrees_of_freedom: FloatArray  # Satterthwaite's
 
     def studentise(self) -> FloatArray:
-        """Distance of each AUC from 1/2 over its standard error, or the distance itself where there is none.
-
-        Example:
-            >>> AucEstimate(np.array([0.6, 1.0]), np.array([0.05, 0.0]), np.array([9.0, 9.0])).studentise().round(6)
-            array([ 2., inf])
-        """
+        """Distance of each AUC from 1/2 over its standard error, or the distance itself where there is none."""
         distance = self.effect - 0.5
         if np.isnan(self.standard_error).any():
             return distance
@@ -101,10 +78,7 @@ def estimate_auc(pool: ScorePool, is_first: npt.NDArray[np.bool_]) -> AucEstimat
     """AUC of the records marked in each row of ``is_first`` against the others, with its standard error.
 
     The variance is that of the placements (Brunner and Munzel 2000), so that unequal spread does not make it too small.
-
-    Args:
-        pool: Scores of all n records.
-        is_first: (n_draws, n).
+    ``is_first`` is (n_draws, n), for the n scores of the pool.
 
     Example:
         >>> pool = ScorePool.of(np.array([1.0, 2.0, 3.0, 4.0, 5.0]))

@@ -76,18 +76,11 @@ def count_needed(effect: Effect, margin: float, *, alpha: float, power: float, n
 
 @dataclass(frozen=True)
 class Share:
-    """Part of a reference contrast that is left in another: 1 all, 0 none, negative turned over.
-
-    Args:
-        value: The ratio.
-        interval: Two-sided interval of it, by Fieller.
-        upper: One-sided upper limit.
-        lower: One-sided lower limit.
-    """
+    """Part of a reference contrast that is left in another: 1 all, 0 none, negative turned over."""
 
     value: float
-    interval: tuple[float, float]
-    upper: float
+    interval: tuple[float, float]  # two-sided, by Fieller
+    upper: float  # one-sided limits
     lower: float
 
 
@@ -115,12 +108,7 @@ def share_of_records(
 def divide(now: float, before: float, covariance: FloatArray, *, freedom: float, alpha: float) -> Share:
     """``now`` over ``before`` with limits by Fieller's theorem; infinite ones where ``before`` may be zero.
 
-    Args:
-        now: A distance from no contrast.
-        before: That of the reference.
-        covariance: (2, 2) of the two estimates.
-        freedom: Degrees of freedom of the covariance.
-        alpha: One minus the level.
+    Both are distances from no contrast; ``covariance`` is (2, 2) of the two estimates, with ``freedom`` degrees.
 
     Example:
         >>> found = divide(0.1, 0.2, np.diag([0.01, 0.01]) ** 2, freedom=1e6, alpha=0.05)

@@ -31,13 +31,13 @@ def compare_with_oracles(model: FloatArray, oracles: FloatArray, n_first: int) -
     themselves, which says what retraining alone can do: s_f^2 / n + s_h^2 / m + s_K^2 (1 + 1 / K).
 
     Args:
-        model: (n,) scores, records of the first sample first.
+        model: (n,) scores, the ``n_first`` records of the first sample first.
         oracles: (K, n) scores of the same records in the oracles.
         n_first: Records of the first sample.
 
     Returns:
-        0.5 plus the difference, kept in [0, 1], with K - 1 degrees of freedom: a spread of few oracles that happens to
-        be small would make Satterthwaite's far too many.
+        0.5 plus the difference, kept in [0, 1], with K - 1 degrees of freedom: Satterthwaite's would be far too many
+        where the spread of a few oracles happens to be small.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -47,7 +47,7 @@ def compare_with_oracles(model: FloatArray, oracles: FloatArray, n_first: int) -
         >>> abs(found.value - 0.5) < 3 * found.standard_error
         True
     """
-    n, n_second, n_oracles = n_first, len(model) - n_first, len(oracles)
+    n, n_oracles = n_first, len(oracles)
     difference = rank_differences(model, oracles)
     own = [ScorePool.of(row).rank() / len(row) for row in oracles]
     contrasts = np.array([ranks[:n].mean() - ranks[n:].mean() for ranks in own])
@@ -60,5 +60,5 @@ def compare_with_oracles(model: FloatArray, oracles: FloatArray, n_first: int) -
         degrees_of_freedom=float(n_oracles - 1),
         null_spread=math.sqrt(variance),
         n_first=n,
-        n_second=n_second,
+        n_second=len(model) - n,
     )

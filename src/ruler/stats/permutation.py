@@ -20,18 +20,15 @@ _CLEAR = 4.0  # standard errors of a p-value by simulation
 class FamilyTest:
     """Permutation tests of several families of scores, all from one set of labellings.
 
-    Args:
-        p_values: (n_families,) is the first sample like the second in every score of this family?
-        adjusted: (n_families,) the same corrected for all families (Westfall and Young's step-down maximum): rejecting
-            those at most alpha keeps the chance of any false rejection at alpha.
-        n_draws: Labellings that were counted.
-        is_exact: All labellings were counted; otherwise a random draw of them.
+    ``p_values`` (n_families,): is the first sample like the second in every score of a family? ``adjusted``: the same
+    corrected for all families by Westfall and Young's step-down maximum, so that rejecting those at most alpha keeps
+    the chance of any false rejection at alpha.
     """
 
     p_values: FloatArray
     adjusted: FloatArray
-    n_draws: int
-    is_exact: bool
+    n_draws: int  # labellings that were counted
+    is_exact: bool  # all labellings were counted, not a random draw of them
 
 
 def compare_families(
@@ -81,7 +78,8 @@ def compare_families(
         rest = np.maximum.accumulate(drawn[:, order[::-1]], axis=1)[:, ::-1]
         corrected[order] += (rest >= floors[order]).sum(axis=0)
         n_draws += len(labels)
-        if n_draws >= n_wanted and _is_clear(corrected, n_draws, alpha):
+        reach = _CLEAR * math.sqrt(alpha * (1 - alpha) / n_draws)
+        if n_draws >= n_wanted and (np.abs((corrected + 1) / (n_draws + 1) - alpha) > reach).all():
             break
     extra = 0 if is_exact else 1
     adjusted = np.empty(len(observed))
@@ -95,11 +93,6 @@ def _largest(pools: list[ScorePool], families: IndexArray, labels: npt.NDArray[n
     for pool, family in zip(pools, families, strict=True):
         np.maximum(found[:, family], np.abs(estimate_auc(pool, labels).studentise()), out=found[:, family])
     return found
-
-
-def _is_clear(counts: FloatArray, n_draws: int, alpha: float) -> bool:
-    reach = _CLEAR * math.sqrt(alpha * (1 - alpha) / n_draws)
-    return bool((np.abs((counts + 1) / (n_draws + 1) - alpha) > reach).all())
 
 
 def _iterate_labels(

@@ -41,29 +41,17 @@ class WilcoxonResult:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two methods on one metric.
-
-    Args:
-        metric: Name of the metric.
-        first: Name of a method.
-        second: Name of the other.
-        difference: Mean of first minus second over the datasets.
-        p_value: Paired signed-rank test.
-        p_adjusted: The same after Benjamini-Hochberg over the whole family.
-        rank_biserial: Effect size in [0, 1].
-        n: Datasets on which the two differ.
-        note: Why the test is NaN; empty otherwise.
-    """
+    """Two methods on one metric."""
 
     metric: str
     first: str
     second: str
-    difference: float
-    p_value: float
-    p_adjusted: float
-    rank_biserial: float
-    n: int
-    note: str = ""
+    difference: float  # mean of first minus second over the datasets
+    p_value: float  # of the paired signed-rank test
+    p_adjusted: float  # the same after Benjamini-Hochberg over the whole family
+    rank_biserial: float  # effect size in [0, 1]
+    n: int  # datasets on which the two differ
+    note: str = ""  # why the test is NaN; empty otherwise
 
 
 def signed_rank(values: npt.ArrayLike, null: float = 0.0, *, distribution: Distribution = "auto") -> WilcoxonResult:
@@ -143,9 +131,6 @@ def compare_methods(
     Args:
         scores: ``scores[metric][method]`` holds dataset means, shape (n_datasets,), in one order.
         distribution: As in ``signed_rank``.
-
-    Returns:
-        One comparison per metric and pair, in the order of ``scores``.
 
     Raises:
         InputError: Fewer than two methods on a metric, or means empty, not finite or of unequal length.

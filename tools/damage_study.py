@@ -25,8 +25,7 @@ from ruler.experiment.run import RESULTS_FILE, STUDY_FILE, Progress, RunSettings
 from ruler.experiment.settings import StudySettings
 from ruler.experiment.store import load_results
 from ruler.experiment.studies import STUDIES, narrow_studies
-from ruler.paper.diagnostics.conditions import KEYS, gather_conditions
-from ruler.paper.results import check_results
+from ruler.paper.results import CONDITION, check_results, gather_conditions
 
 RECORDED = Path(__file__).resolve().parents[1] / "docs" / "results.parquet"
 PAIRS = "oracle-pairs"
@@ -102,8 +101,8 @@ def mark_broken(rows: pd.DataFrame, recorded: pd.DataFrame) -> pd.DataFrame:
     checked, known = check_results(rows), check_results(recorded)
     studies = [name for name in PARTS if name != PAIRS]
     conditions = pd.concat([gather_conditions(known, name).assign(study=name) for name in studies])
-    broken = set(conditions.loc[conditions["is_broken"], ["study", *KEYS]].itertuples(index=False, name=None))
-    places = checked[["study", *KEYS]].itertuples(index=False, name=None)
+    broken = set(conditions.loc[conditions["is_broken"], ["study", *CONDITION]].itertuples(index=False, name=None))
+    places = checked[["study", *CONDITION]].itertuples(index=False, name=None)
     states = pd.Series(["broken" if place in broken else "works" for place in places], index=checked.index)
     states[checked["method"] == "original"] = "original"
     states[checked["study"] == PAIRS] = "retrained"
@@ -121,7 +120,7 @@ def describe(rows: pd.DataFrame) -> str:
     is_wrong = ((rows["state"] == "broken") & (rows["verdict"] != "damaged")) | (
         (rows["state"] != "broken") & (rows["verdict"] == "damaged")
     )
-    shown = ["study", *KEYS, "seed", "other_seed", "state", "verdict", "retain_accuracy", *spread]
+    shown = ["study", *CONDITION, "seed", "other_seed", "state", "verdict", "retain_accuracy", *spread]
     parts = [counts.to_string(), *(f"{name}\n{table.round(3).to_string()}" for name, table in spread.items())]
     parts.append(
         f"Broken and not damaged, or damaged and not broken:\n{rows.loc[is_wrong, shown].to_string(index=False)}"

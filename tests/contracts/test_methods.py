@@ -12,8 +12,8 @@ from torch import nn
 
 from ruler.core.errors import InputError
 from ruler.experiment.settings import StudySettings
-from ruler.paper.figures.style import colour_of
-from ruler.paper.names import short_title_of, title_of
+from ruler.paper.figures.draw import colour_of
+from ruler.paper.results import title_of
 from ruler.testing.methods import check_method, check_sentences, check_terms
 from ruler.unlearning import METHODS, BadTeacherSettings, Method, NegGradPlusSettings, ScrubSettings, UnlearningSettings
 
@@ -70,7 +70,7 @@ import sys
 sys.path.insert(0, {str(tmp_path)!r})
 import torch, ruler
 from ruler.experiment.settings import StudySettings
-from ruler.paper.names import title_of
+from ruler.paper.results import title_of
 from ruler.testing.methods import check_method, check_sentences, check_terms
 model, records = torch.nn.Linear(2, 2), (torch.eye(2), torch.tensor([0, 1]))
 unlearned = ruler.unlearn("half_ascent", model, forget=records, retain=None)
@@ -110,7 +110,7 @@ class NoiseSettings(UnlearningSettings):
 
 def test_a_method_added_by_a_call_keeps_the_contract_and_is_drawn(noise: str) -> None:
     check_method(noise)
-    assert (title_of(noise), short_title_of(noise), colour_of(noise)) == ("Noise", "Noise", "#444444")
+    assert (title_of(noise), title_of(noise, is_short=True), colour_of(noise)) == ("Noise", "Noise", "#444444")
     assert not METHODS.is_own(noise)
     with pytest.raises(InputError, match=f"engine must be 'protocol' for {noise}, which has no terms"):
         StudySettings("mine", methods=(noise,), engine="ensemble")

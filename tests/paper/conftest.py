@@ -8,9 +8,8 @@ import pytest
 
 from ruler.experiment.settings import APPROXIMATE_METHODS
 from ruler.paper.comparison import compare_numbers
-from ruler.paper.names import DATASETS
 from ruler.paper.published import load_table
-from ruler.paper.results import check_results
+from ruler.paper.results import PAPER_DATASETS, check_results
 from ruler.paper.tables import compute_numbers
 
 FRACTIONS = (0.01, 0.05, 0.1)
@@ -34,7 +33,7 @@ def draw_results(seed=0):
         frame[name] = [setting.get(name, default) for setting in settings]
     sizes = load_table(9).query("column == 'n_forget'").set_index(["dataset", "forget_fraction"]).paper
     frame["n_forget"] = [sizes[key] for key in zip(frame.dataset, frame.forget_fraction, strict=True)]
-    offsets = dict(zip(DATASETS, rng.normal(size=10), strict=True))
+    offsets = dict(zip(PAPER_DATASETS, rng.normal(size=10), strict=True))
     base = frame.dataset.map(offsets).to_numpy()
 
     def draw(mean, between, within):
@@ -62,22 +61,22 @@ def draw_results(seed=0):
 
 
 def _primary():
-    for dataset, method, fraction, seed in itertools.product(DATASETS, SIX, FRACTIONS, range(10)):
+    for dataset, method, fraction, seed in itertools.product(PAPER_DATASETS, SIX, FRACTIONS, range(10)):
         yield "primary", dataset, method, fraction, seed, _rate_of(method)
 
 
 def _bad_teacher():
-    for dataset, fraction, seed, teacher in itertools.product(DATASETS, FRACTIONS, range(10), (100, 101, 102)):
+    for dataset, fraction, seed, teacher in itertools.product(PAPER_DATASETS, FRACTIONS, range(10), (100, 101, 102)):
         yield "bad-teacher", dataset, "bad_teacher", fraction, seed, {"teacher_seed": teacher}
 
 
 def _oracle_null():
-    for dataset, (seed, other) in itertools.product(DATASETS, itertools.combinations(range(10), 2)):
+    for dataset, (seed, other) in itertools.product(PAPER_DATASETS, itertools.combinations(range(10), 2)):
         yield "oracle-null", dataset, "oracle", 0.05, seed, {"other_seed": other, "learning_rate": np.nan}
 
 
 def _minibatch():
-    for dataset, method, seed in itertools.product(DATASETS, SIX, range(5)):
+    for dataset, method, seed in itertools.product(PAPER_DATASETS, SIX, range(5)):
         yield "minibatch", dataset, method, 0.05, seed, {"batch_size": 128, **_rate_of(method)}
 
 
@@ -86,12 +85,14 @@ def _rate_of(method):
 
 
 def _learning_rate():
-    for dataset, method, seed, rate in itertools.product(DATASETS, APPROXIMATE_METHODS, range(10), (1e-4, 5e-4, 1e-3)):
+    for dataset, method, seed, rate in itertools.product(
+        PAPER_DATASETS, APPROXIMATE_METHODS, range(10), (1e-4, 5e-4, 1e-3)
+    ):
         yield "learning-rate", dataset, method, 0.05, seed, {"learning_rate": rate}
 
 
 def _forget_seeds():
-    for dataset, method, fraction in itertools.product(DATASETS, APPROXIMATE_METHODS, FRACTIONS):
+    for dataset, method, fraction in itertools.product(PAPER_DATASETS, APPROXIMATE_METHODS, FRACTIONS):
         for seed, forget_seed in itertools.product(range(5), range(999, 1004)):
             yield "forget-seeds", dataset, method, fraction, seed, {"forget_seed": forget_seed}
 

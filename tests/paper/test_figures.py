@@ -3,11 +3,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ruler.paper.figures import FIGURES, data, write_figures
-from ruler.paper.figures.draw import _mark, _whiskers
-from ruler.paper.figures.style import colour_of, paper_style, render
-from ruler.paper.names import METHODS
-from ruler.paper.results import check_results
+from ruler.paper.figures import FIGURES, gather, paper_style, render, write_figures
+from ruler.paper.figures.draw import colour_of
+from ruler.paper.results import PAPER_MODELS, check_results
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +36,7 @@ def test_each_figure_is_written_in_three_forms(folder, some_results, number):
 
 
 def test_the_points_are_the_results(some_results):
-    one = data.gather_figure_1(some_results)
+    one = gather.gather_figure_1(some_results)
     primary = some_results[(some_results.study == "primary") & (some_results.forget_fraction == 0.05)]
     mia = primary[primary.method != "original"].mia
     m2 = primary[~primary.method.isin(["original", "oracle"])].m2
@@ -63,14 +61,14 @@ def test_full_results_show_the_papers_number_of_points(all_results):
 
 
 def test_figure_3_carries_the_tests_it_marks(some_results):
-    points = data.gather_figure_3(some_results)
+    points = gather.gather_figure_3(some_results)
     p_values = points.groupby("method").p_against_bad_teacher
     assert p_values.count()["bad_teacher"] == 0
     assert (p_values.count().drop("bad_teacher") == 20).all()
 
 
 def test_datasets_and_methods_stand_in_the_papers_order(some_results):
-    points = data.gather_figure_7(some_results)
+    points = gather.gather_figure_7(some_results)
     assert points.dataset.unique().tolist() == ["breast_cancer", "phoneme"]
     assert points.method.unique().tolist() == ["gradient_ascent", "neggrad_plus", "fine_tuning", "scrub", "oracle"]
 
@@ -109,7 +107,7 @@ def test_drawing_leaves_the_callers_matplotlib_alone(some_results, tmp_path):
 
 
 def test_every_method_has_a_colour_of_its_own():
-    assert len({colour_of(name) for name in METHODS}) == len(METHODS)
+    assert len({colour_of(name) for name in PAPER_MODELS}) == len(PAPER_MODELS)
 
 
 def test_figures_4_and_8_show_each_seed_and_the_published_mean(some_results):
@@ -150,6 +148,24 @@ def test_face_controls_without_placebos_are_drawn(some_results):
         assert render(drawn, "png").startswith(b"\x89PNG")
 
 
-def test_marks_and_whiskers():
-    assert [_mark(p) for p in (0.0098, 0.01, 0.02, 0.05)] == ["**", "**", "*", "ns"]
-    assert _whiskers(np.array([0.0, 1.0, 2.0, 3.0, 4.0, 100.0])) == (0.0, 4.0)
+@pytest.mark.parametrize(("p_value", "mark"), [(0.0098, "**"), (0.01, "**"), (0.02, "*"), (0.05, "ns")])
+def test_tests_against_bad_teacher_are_marked(some_results, p_value, mark):
+    points = gather.gather_figure_3(some_results)
+    points["p_against_bad_teacher"] = points["p_against_bad_teacher"].where(points.method == "bad_teacher", p_value)
+    with paper_style():
+        drawn = FIGURES["3"].draw(points)
+    texts = {text.get_text() for axes in drawn.axes for text in axes.texts}
+    assert texts == {mark}
+
+
+def test_the_finer_scale_ends_at_the_whiskers_and_counts_what_lies_beyond(some_results):
+    points = gather.gather_figure_5(some_results)
+    is_method = points.panel == "b"
+    points.loc[is_method, "value"] = np.resize([0.0, 1.0, 2.0, 3.0, 4.0], is_method.sum())
+    points.loc[points.index[is_method][0], "value"] = 100.0
+    with paper_style():
+        _, right = FIGURES["5"].draw(points).axes
+    low, high = right.get_ylim()
+    assert low < 0 < 4 < high < 10
+    [note] = [text.get_text() for text in right.texts]
+    assert note == f"1 of {is_method.sum()} values off scale"

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from ruler.paper.diagnostics.findings import FINDINGS, NEAR, Check, check_findings, judge
+from ruler.paper.findings import FINDINGS, NEAR, Check, check_findings, judge
 from ruler.paper.published import load_table
 from ruler.paper.results import check_results
 

@@ -3,7 +3,15 @@ import pandas as pd
 import pytest
 
 from ruler.core.errors import InputError
-from ruler.paper.results import DEFAULTS, average_seeds, check_results, rows_of, split_by
+from ruler.paper.results import (
+    DEFAULTS,
+    average_seeds,
+    check_results,
+    count_values,
+    gather_conditions,
+    rows_of,
+    split_by,
+)
 
 
 def test_a_missing_column_is_named(results):
@@ -72,3 +80,29 @@ KEYS = ("forget_fraction", "method")
 def test_average_skips_runs_without_the_metric():
     rows = pd.DataFrame({"dataset": ["a", "a", "b"], "m2": [1.0, np.nan, 3.0]})
     assert average_seeds(rows, "m2", "dataset").to_dict() == {"a": 1.0, "b": 3.0}
+
+
+def test_conditions_count_verdicts_and_put_the_original_first(diagnostics):
+    found = gather_conditions(check_results(diagnostics), "faces")
+    assert found.method.tolist()[:3] == ["original", "gradient_ascent", "neggrad_plus"]
+    assert len(found) == 3 * 7
+    assert set(found[found.method == "scrub"].verdict) == {"residual 4, inconclusive 1"}
+    assert set(found[found.method == "oracle"].verdict) == {""}
+    np.testing.assert_allclose(found.m4_p_value_median, 0.03)
+
+
+def test_equal_counts_stand_in_the_order_of_their_names():
+    assert count_values(pd.Series(["b", "a", None, "c", "c"])) == "c 2, a 1, b 1"
+
+
+def test_a_model_that_lost_its_accuracy_is_called_broken(diagnostics):
+    is_chosen = (diagnostics.study == "images") & (diagnostics.method == "gradient_ascent")
+    lost = diagnostics.assign(retain_accuracy=np.where(is_chosen, 0.1, 0.9))
+    conditions = gather_conditions(check_results(lost), "images")
+    assert set(conditions[conditions.is_broken].method) == {"gradient_ascent"}
+    without = lost[(lost.method != "original") | (lost.study != "images")]
+    assert not gather_conditions(check_results(without), "images").is_broken.any()  # nothing to compare it with
+
+
+def test_a_study_that_was_not_run_has_no_conditions(results):
+    assert gather_conditions(check_results(results), "faces").empty

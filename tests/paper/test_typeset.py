@@ -5,18 +5,19 @@ import math
 import pytest
 
 from ruler.paper.tables import TABLES
-from ruler.paper.tables.layout import Cell, Column, Layout, arrange, print_count, print_fixed, print_membership, print_p
+from ruler.paper.tables.layout import Column, PaperTable, Printed, arrange, print_value
 from ruler.paper.tables.numbers import Number, as_frame
 from ruler.paper.typeset import escape_latex, escape_markdown, to_csv, to_latex, to_markdown
 
-LAYOUT = Layout(
+TABLE = PaperTable(
+    lambda results: [],
     "A_caption with 5% & r_rb.",
     rows=("forget_fraction", "method"),
     columns=(
-        Column("gap", "m2_mean", print_fixed(5, signed=True), "M2"),
-        Column("p", "m2_p_mixed", print_p, "M2"),
-        Column("MIA", "mia_mean", print_membership, spread="mia_sd"),
-        Column("holds", "n_holds", print_count),
+        Column("M2", "gap", "m2_mean", "+.5f"),
+        Column("M2", "p", "m2_p_mixed", "p"),
+        Column("", "MIA", "mia_mean", "membership", "mia_sd"),
+        Column("", "holds", "n_holds", "count"),
     ),
 )
 NUMBERS = [
@@ -83,7 +84,7 @@ def printed():
         for method, fraction, values in NUMBERS
         for column, value in values.items()
     ]
-    return arrange(as_frame(numbers), LAYOUT)
+    return arrange(as_frame(numbers), TABLE)
 
 
 def test_markdown_is_stable(printed):
@@ -107,18 +108,18 @@ def test_csv_has_full_precision_and_reasons(printed):
     [(0.0009, "<0.001", 3), (0.001, "0.001", 2), (0.0099, "0.010", 2), (0.01, "0.010", 1), (0.05, "0.050", 0)],
 )
 def test_p_values_and_their_stars(value, text, stars):
-    assert print_p(value, math.nan) == Cell(text, stars=stars)
+    assert print_value("p", value) == Printed(text, stars=stars)
 
 
 @pytest.mark.parametrize(("value", "is_bold"), [(0.55, True), (0.45, True), (0.5499, False), (0.5, False)])
 def test_membership_is_bold_outside_the_pass_window(value, is_bold):
-    assert print_membership(value, math.nan).is_bold is is_bold
+    assert print_value("membership", value).is_bold is is_bold
 
 
 def test_counts():
-    assert print_count(19, 20) == Cell("19/20", is_bold=True)
-    assert print_count(20, 20) == Cell("20/20")
-    assert print_count(432, math.nan) == Cell("432")
+    assert print_value("count", 19, 20) == Printed("19/20", is_bold=True)
+    assert print_value("count", 20, 20) == Printed("20/20")
+    assert print_value("count", 432) == Printed("432")
 
 
 def test_escapes():
@@ -132,9 +133,9 @@ def test_escapes():
 def test_every_layout_prints_every_number_of_its_table(full_numbers):
     numbers = full_numbers
     for name, table in TABLES.items():
-        if table.layout is None:
+        if not table.rows:
             continue
-        printed = arrange(numbers[name], table.layout)
+        printed = arrange(numbers[name], table)
         assert all(cell.text not in ("", "n/a") for row in printed.rows for cell in row.cells), name
         shown = sum(len(row.numbers) for row in printed.rows)
         hidden = numbers[name].column.str.endswith("_p_paired").sum() if name == "methods" else 0
@@ -145,6 +146,6 @@ def test_every_layout_prints_every_number_of_its_table(full_numbers):
 
 
 def test_an_empty_table_is_a_header():
-    printed = arrange(as_frame([]), LAYOUT)
+    printed = arrange(as_frame([]), TABLE)
     assert to_csv(printed) == "forget_fraction,method,n,note\n"
     assert "\\midrule\n\\bottomrule" in to_latex(printed, "x")

@@ -1,15 +1,15 @@
-"""Our numbers beside the published ones."""
+"""Our numbers beside the published ones, and how close counts as agreement."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, cast
 
-from ruler.core.optional import load_optional
-from ruler.paper.published import published_numbers
-from ruler.paper.spreads import find_standard_errors
+from ruler.paper.published import load_table, published_numbers, read_rows
+from ruler.paper.results import N_SEEDS
 from ruler.paper.tables.numbers import KEYS, identify
-from ruler.paper.tolerances import FACTOR, Tolerance, find_tolerance, is_significant
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,6 +18,71 @@ COLUMNS = ("table", "row", "column", "paper", "ours", "difference", "tolerance",
 _ENOUGH = 0.95  # of the paper's runs: a few runs without the metric still give the same quantity
 _DECIMALS, _ROUNDING = 9, 1e-9  # what is left of a difference beyond these is rounding of the subtraction
 _SETTINGS_TABLE = "2"
+Record = Mapping[Any, Any]
+Rule = Literal["within", "significance", "standard_errors", "factor"]
+_SIGNIFICANCE = 0.05
+_STANDARD_ERRORS = 2.31  # 97.5% of Student's t with 8 degrees of freedom: two means of five
+FACTOR = 3.1  # root of 97.5% of F with 4 and 4 degrees of freedom: two standard deviations of five
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """When a number of ours agrees with a published one.
+
+    Args:
+        columns: Names of the columns it holds for, as a pattern.
+        reason: Why this and not less or more.
+        absolute: Largest difference.
+        relative: Largest difference as a part of the published number; the larger of the two counts.
+        rule: ``within`` those limits; on the same side of the ``significance`` level 0.05; within so many
+            ``standard_errors`` of the difference of two means of five runs; within a ``factor`` of the published one.
+        tables: Tables it holds for; all when empty.
+        studies: Studies it holds for; all when empty.
+        max_forget: Only for forget sets of up to this many records.
+    """
+
+    columns: str
+    reason: str
+    absolute: float = 0.0
+    relative: float = 0.0
+    rule: Rule = "within"
+    tables: tuple[str, ...] = ()
+    studies: tuple[str, ...] = ()
+    max_forget: float = math.inf
+
+    def limit(self, paper: float, standard_error: float = math.nan) -> float:
+        """Largest difference from this published number; NaN where it needs a standard error and there is none.
+
+        Example:
+            >>> Tolerance("m2_mean", "", absolute=0.0006, relative=0.3).limit(-0.004)
+            0.0012
+        """
+        if self.rule == "standard_errors":
+            return _STANDARD_ERRORS * standard_error
+        return max(self.absolute, self.relative * abs(paper))
+
+    def holds_for(self, number: Mapping[str, Any]) -> bool:
+        """Whether it is for this published number, given by its table, column and keys."""
+        if self.tables and number["table"] not in self.tables:
+            return False
+        if self.studies and number.get("study") not in self.studies:
+            return False
+        if not fnmatchcase(number["column"], self.columns):
+            return False
+        if math.isinf(self.max_forget):
+            return True
+        return _forget_set_sizes().get((number["dataset"], number["forget_fraction"]), math.inf) <= self.max_forget
+
+    def __str__(self) -> str:
+        if self.rule == "significance":
+            return f"same side of {_SIGNIFICANCE}"
+        if self.rule == "standard_errors":
+            return f"{_STANDARD_ERRORS:g} standard errors"
+        if self.rule == "factor":
+            return f"factor {FACTOR:g}"
+        if self.relative:
+            return f"{self.absolute:g} or {self.relative:.0%}"
+        return f"{self.absolute:g}" if self.absolute else "exact"
 
 
 def compare_numbers(numbers: "Mapping[str, pd.DataFrame]") -> "pd.DataFrame":
@@ -27,7 +92,7 @@ def compare_numbers(numbers: "Mapping[str, pd.DataFrame]") -> "pd.DataFrame":
         numbers: Tidy numbers by table, from ``compute_numbers``.
 
     Returns:
-        One row a published number: ``table``, ``row``, ``column``, ``paper``, ``ours``, ``difference`` (for a
+        One row per published number: ``table``, ``row``, ``column``, ``paper``, ``ours``, ``difference`` (for a
         bound: by how much it is missed), ``tolerance``, ``agrees`` (True, False, or None where nothing can be
         said), ``n`` and ``n_paper`` runs behind the two, ``note``, and the keys.
 
@@ -35,14 +100,15 @@ def compare_numbers(numbers: "Mapping[str, pd.DataFrame]") -> "pd.DataFrame":
         >>> int(compare_numbers({}).agrees.notna().sum())
         0
     """
-    pandas = load_optional("pandas", "comparing with the paper")
+    published = _published_records()
+    import pandas as pd
+
     ours = {identify(record): record for table in numbers.values() for record in table.to_dict("records")}
-    errors = find_standard_errors(_published_records(), ours.values())
+    errors = find_standard_errors(published, ours.values())
     records = [
-        _compare(published, ours.get(identify(published)), errors.get(identify(published), math.nan))
-        for published in _published_records()
+        _compare(number, ours.get(identify(number)), errors.get(identify(number), math.nan)) for number in published
     ]
-    frame: pd.DataFrame = pandas.DataFrame.from_records(records, columns=[*COLUMNS, "relation", *KEYS])
+    frame = pd.DataFrame.from_records(records, columns=[*COLUMNS, "relation", *KEYS])
     frame["agrees"] = frame["agrees"].astype("boolean")
     return frame
 
@@ -52,65 +118,130 @@ def _published_records() -> list[dict[Any, Any]]:
     return published_numbers().to_dict("records")
 
 
-def _compare(published: Mapping[Any, Any], ours: Mapping[Any, Any] | None, standard_error: float) -> dict[str, Any]:
+def find_standard_errors(published: Iterable[Record], ours: Iterable[Record]) -> dict[tuple[Any, ...], float]:
+    """Standard error of ours minus the paper's mean of five runs, for each published number whose spread we measured.
+
+    Where the paper prints no standard deviation, ours stands for both, pooled over the conditions of the method and
+    forget fraction in the same table and study: five runs alone say little about their own spread, and a metric of few
+    forget records spreads more than one of many.
+
+    Args:
+        published: Published numbers.
+        ours: Our numbers; the spread of ``m4_mean`` is ``m4_sd``, that of ``m4_lowest`` is ``m4_lowest_sd``.
+
+    Returns:
+        By identity of the published number.
+    """
+    numbers = list(published)
+    theirs = {identify(number): float(number["paper"]) for number in numbers}
+    spreads: dict[tuple[Any, ...], float] = {}
+    groups: dict[tuple[Any, ...], list[float]] = {}
+    shared = ("table", "column", "study", "method", "forget_fraction")
+    for record in ours:
+        if record["column"].endswith("_sd") and not math.isnan(record["value"]):
+            spreads[identify(record)] = float(record["value"])
+            groups.setdefault(identify(record, shared), []).append(record["value"])
+    found = {}
+    for number in numbers:
+        spread = {**number, "column": f"{number['column'].removesuffix('_mean')}_sd"}
+        place = identify(spread)
+        if place not in spreads:
+            continue
+        group = groups[identify(spread, shared)]
+        common = math.sqrt(sum(sd**2 for sd in group) / len(group))
+        pair = (theirs[place], spreads[place]) if place in theirs else (common, common)
+        found[identify(number)] = math.sqrt(sum(sd**2 for sd in pair) / N_SEEDS)
+    return found
+
+
+def _compare(published: Record, ours: Record | None, standard_error: float) -> dict[str, Any]:
     shared = {name: published[name] for name in ("table", "row", "column", "paper", "relation", *KEYS)}
     tolerance = find_tolerance(published)
-    limit = "" if tolerance is None or published["table"] == _SETTINGS_TABLE else str(tolerance)
+    is_setting = published["table"] == _SETTINGS_TABLE
+    shared["tolerance"] = "" if tolerance is None or is_setting else str(tolerance)
     if ours is None:
-        note = "a setting, not a measurement" if published["table"] == _SETTINGS_TABLE else "not measured"
-        return {**shared, "tolerance": limit, "agrees": None, "note": note}
-    measured = {"ours": ours["value"], "n": ours["n"], "n_paper": ours["n_paper"], "tolerance": limit}
+        return {**shared, "agrees": None, "note": "a setting, not a measurement" if is_setting else "not measured"}
+    measured = {"ours": ours["value"], "n": ours["n"], "n_paper": ours["n_paper"]}
     return shared | measured | _judge(published, ours, tolerance, standard_error)
 
 
-def _judge(
-    published: Mapping[Any, Any], ours: Mapping[Any, Any], tolerance: Tolerance | None, standard_error: float
-) -> dict[str, Any]:
-    difference = _subtract(published, ours["value"])
+def _judge(published: Record, ours: Record, tolerance: Tolerance | None, standard_error: float) -> dict[str, Any]:
+    paper, value = published["paper"], ours["value"]
+    difference = round(float(value - paper), _DECIMALS)
+    if published["relation"] in ("<", "<="):
+        difference = max(difference, 0.0)
+    elif published["relation"] in (">", ">="):
+        difference = min(difference, 0.0)
+    found: dict[str, Any] = {"difference": difference, "agrees": None, "note": ours["note"]}
     if ours["n"] < _ENOUGH * ours["n_paper"] or ours["n"] > ours["n_paper"]:
-        note = f"{ours['n']} runs where the paper has {ours['n_paper']}: not judged"
-        return {"difference": difference, "agrees": None, "note": _join(note, ours["note"])}
+        return found | {"note": _join(f"{ours['n']} runs where the paper has {ours['n_paper']}: not judged", ours)}
     if not ours["is_comparable"]:
-        return {"difference": difference, "agrees": None, "note": _join("a smoke run: not judged", ours["note"])}
-    if math.isnan(published["paper"]) or math.isnan(ours["value"]):
-        return {"difference": math.nan, **_judge_missing(published["paper"], ours)}
+        return found | {"note": _join("a smoke run: not judged", ours)}
+    if math.isnan(paper) and math.isnan(value):
+        return found | {"agrees": True, "note": _join("the paper prints n/a too", ours)}
+    if math.isnan(paper):
+        return found | {"agrees": False, "note": "the paper prints n/a, ours could be computed"}
+    if math.isnan(value):
+        return found | {"agrees": False}
     if tolerance is None:
-        return {"difference": difference, "agrees": None, "note": "no tolerance is set for this number"}
-    found = {"difference": difference, "note": ours["note"]}
+        return found | {"note": "no tolerance is set for this number"}
     if tolerance.rule == "significance":
-        same = is_significant(ours["value"]) == is_significant(published["paper"], published["relation"])
-        return {**found, "agrees": same}
-    limit = tolerance.limit(published["paper"], standard_error) + _half_digit(published, tolerance)
+        return found | {"agrees": is_significant(value) == is_significant(paper, published["relation"])}
+    limit = tolerance.limit(paper, standard_error)
+    if tolerance.rule in ("standard_errors", "factor"):
+        limit += 0.5 * 10.0 ** -published["decimals"]  # what the paper's rounding may hide
     if tolerance.rule == "standard_errors":
         found["tolerance"] = f"{limit:.3g}: {tolerance}"
-    return {**found, "agrees": _holds(published["paper"], ours["value"], difference, tolerance, limit)}
-
-
-def _judge_missing(paper: float, ours: Mapping[Any, Any]) -> dict[str, Any]:
-    if math.isnan(paper) and math.isnan(ours["value"]):
-        return {"agrees": True, "note": _join("the paper prints n/a too", ours["note"])}
-    if math.isnan(paper):
-        return {"agrees": False, "note": "the paper prints n/a, ours could be computed"}
-    return {"agrees": False, "note": ours["note"]}
-
-
-def _join(*notes: str) -> str:
-    return "; ".join(note for note in notes if note)
-
-
-def _subtract(published: Mapping[Any, Any], ours: float) -> float:
-    difference = round(float(ours - published["paper"]), _DECIMALS)
-    if published["relation"] in ("<", "<="):
-        return max(difference, 0.0)
-    return min(difference, 0.0) if published["relation"] in (">", ">=") else difference
-
-
-def _half_digit(published: Mapping[Any, Any], tolerance: Tolerance) -> float:
-    """What the paper's rounding may hide, where the limit does not include it."""
-    return 0.5 * 10.0 ** -published["decimals"] if tolerance.rule in ("standard_errors", "factor") else 0.0
-
-
-def _holds(paper: float, ours: float, difference: float, tolerance: Tolerance, limit: float) -> bool:
     if tolerance.rule == "factor":
-        return max(paper, ours) <= FACTOR * (min(paper, ours) + limit)
-    return abs(difference) <= limit + _ROUNDING
+        return found | {"agrees": max(paper, value) <= FACTOR * (min(paper, value) + limit)}
+    return found | {"agrees": abs(difference) <= limit + _ROUNDING}
+
+
+def _join(note: str, ours: Record) -> str:
+    return f"{note}; {ours['note']}" if ours["note"] else note
+
+
+def find_tolerance(number: Mapping[str, Any]) -> Tolerance | None:
+    """The first tolerance that is for a published number; None if none is.
+
+    Example:
+        >>> number = {"table": "4", "column": "mia_mean", "dataset": "heart_disease", "forget_fraction": 0.01}
+        >>> find_tolerance(number).absolute
+        0.05
+    """
+    return next((entry for entry in list_tolerances() if entry.holds_for(number)), None)
+
+
+@lru_cache(maxsize=1)
+def list_tolerances() -> tuple[Tolerance, ...]:
+    """All tolerances of ``published_tables/tolerances.csv``, in the order in which they are tried."""
+    return tuple(
+        Tolerance(
+            row["columns"],
+            row["reason"],
+            absolute=float(row["absolute"] or 0),
+            relative=float(row["relative"] or 0),
+            rule=cast(Rule, row["rule"]),
+            tables=tuple(row["tables"].split()),
+            studies=tuple(row["studies"].split()),
+            max_forget=float(row["max_forget"] or math.inf),
+        )
+        for row in read_rows("tolerances.csv")
+    )
+
+
+def is_significant(p_value: float, relation: str = "=") -> bool:
+    """Whether a p-value, or a printed bound of one, lies under 0.05.
+
+    Example:
+        >>> is_significant(0.05, ">"), is_significant(0.001, "<")
+        (False, True)
+    """
+    return p_value < _SIGNIFICANCE or (p_value == _SIGNIFICANCE and relation == "<")
+
+
+@lru_cache(maxsize=1)
+def _forget_set_sizes() -> dict[tuple[str, float], float]:
+    """By dataset and forget fraction, from the paper's Table 9."""
+    sizes = load_table(9).query("column == 'n_forget'")
+    return dict(zip(zip(sizes["dataset"], sizes["forget_fraction"], strict=True), sizes["paper"], strict=True))

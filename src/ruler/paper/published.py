@@ -8,9 +8,8 @@ that the paper says it could not compute, and an empty cell no number at all.
 import csv
 import math
 import re
-from dataclasses import dataclass
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ruler.core.errors import InputError
 from ruler.core.optional import load_optional
@@ -26,26 +25,14 @@ COLUMNS = (*_VALUES, *TEXT_KEYS, *NUMBER_KEYS)
 _PRINTED = re.compile(r"(<=|>=|<|>|~)?([+-]?\d+(?:\.(\d+))?)(?:/(\d+))?")
 
 
-@dataclass(frozen=True)
-class PrintedNumber:
-    """A number as the paper prints it.
+class PrintedNumber(NamedTuple):
+    """A number as the paper prints it; NaN for n/a, and ``out_of`` NaN for all but counts such as 19/20."""
 
-    Args:
-        value: The number; NaN where the paper prints n/a.
-        relation: ``=``, or what stands before it: ``<``, ``<=``, ``>``, ``>=``, ``~`` (about).
-        decimals: Digits after the point, so that the printed value is within 0.5 * 10**-decimals.
-        out_of: The total of a count such as 19/20; NaN otherwise.
-    """
-
-    value: float
+    paper: float
     relation: str = "="
+    is_bound: bool = False
     decimals: int = 0
     out_of: float = math.nan
-
-    @property
-    def is_bound(self) -> bool:
-        """Whether the paper gives a limit rather than the value."""
-        return self.relation not in ("=", "~")
 
 
 def parse_printed(text: str) -> PrintedNumber:
@@ -56,7 +43,7 @@ def parse_printed(text: str) -> PrintedNumber:
 
     Example:
         >>> parse_printed("<0.001")
-        PrintedNumber(value=0.001, relation='<', decimals=3, out_of=nan)
+        PrintedNumber(paper=0.001, relation='<', is_bound=True, decimals=3, out_of=nan)
         >>> parse_printed("19/20").out_of
         20.0
     """
@@ -66,7 +53,8 @@ def parse_printed(text: str) -> PrintedNumber:
     if match is None:
         raise InputError(f"a published cell must be a printed number; got {text!r}. Write it as the paper does.")
     relation, value, digits, total = match.groups()
-    return PrintedNumber(float(value), relation or "=", len(digits or ""), float(total or math.nan))
+    is_bound = relation not in (None, "~")
+    return PrintedNumber(float(value), relation or "=", is_bound, len(digits or ""), float(total or math.nan))
 
 
 def load_table(table: int | str) -> "pd.DataFrame":
@@ -76,7 +64,7 @@ def load_table(table: int | str) -> "pd.DataFrame":
         table: 1 to 14, or ``"text"`` for the numbers stated outside the tables' bodies.
 
     Returns:
-        One row a number: ``table``, ``row`` (label), ``column`` (metric and statistic, e.g. ``m2_mean``),
+        One row per number: ``table``, ``row`` (label), ``column`` (metric and statistic, e.g. ``m2_mean``),
         ``paper`` (the value), ``relation`` and ``is_bound`` (``<0.001`` is 0.001 with ``<``), ``decimals``
         printed, ``out_of`` for counts, and the keys to join with: ``study``, ``dataset``, ``architecture``,
         ``forget_choice``, ``method``, ``other_method``, ``baseline``, ``source`` (empty text where a table has no such
@@ -93,7 +81,8 @@ def load_table(table: int | str) -> "pd.DataFrame":
     if str(table) not in TABLES:
         raise InputError(f"table must be 1 to 14 or 'text'; got {table!r}. Tables 7 and 8 are one study.")
     pandas = load_optional("pandas", "reading the published tables")
-    records = [record for row in _read_rows(str(table)) for record in _melt(str(table), row)]
+    rows = read_rows("text.csv" if table == "text" else f"table_{int(table):02d}.csv")
+    records = [record for row in rows for record in _melt(str(table), row)]
     frame: pd.DataFrame = pandas.DataFrame.from_records(records, columns=COLUMNS)
     return frame
 
@@ -111,8 +100,8 @@ def published_numbers() -> "pd.DataFrame":
     return frame
 
 
-def _read_rows(table: str) -> list[dict[str, str]]:
-    name = "text.csv" if table == "text" else f"table_{int(table):02d}.csv"
+def read_rows(name: str) -> list[dict[str, str]]:
+    """The rows of a file of ``published_tables/``."""
     with files("ruler.paper").joinpath("published_tables", name).open(encoding="utf-8") as stream:
         return list(csv.DictReader(stream))
 
@@ -120,30 +109,16 @@ def _read_rows(table: str) -> list[dict[str, str]]:
 def _melt(table: str, row: dict[str, str]) -> list[dict[str, Any]]:
     keys: dict[str, Any] = {key: row.pop(key, "") for key in TEXT_KEYS}
     printed_keys = {key: row.pop(key, "") for key in NUMBER_KEYS}
-    label = _label_row(keys, printed_keys)
+    parts = [keys["source"], keys["dataset"], keys["architecture"], keys["method"]]
+    parts += [f"vs {keys['other_method']}"] if keys["other_method"] else []
+    parts += [f"{keys['baseline']} baseline"] if keys["baseline"] else []
+    parts += [f"{float(fraction):.0%}"] if (fraction := printed_keys["forget_fraction"]) else []
+    parts += [f"lr {rate}"] if (rate := printed_keys["learning_rate"]) else []
+    label = ", ".join(part for part in parts if part) or "all"
     keys |= {key: float(text or math.nan) for key, text in printed_keys.items()}
     cells = {row["column"]: row["value"]} if table == "text" else row
     return [
-        {
-            "table": table,
-            "row": label,
-            "column": column,
-            "paper": number.value,
-            "relation": number.relation,
-            "is_bound": number.is_bound,
-            "decimals": number.decimals,
-            "out_of": number.out_of,
-            **keys,
-        }
-        for column, number in ((column, parse_printed(text)) for column, text in cells.items() if text)
+        {"table": table, "row": label, "column": column, **parse_printed(text)._asdict(), **keys}
+        for column, text in cells.items()
+        if text
     ]
-
-
-def _label_row(keys: dict[str, str], printed_keys: dict[str, str]) -> str:
-    parts = [keys["source"], keys["dataset"], keys["architecture"], keys["method"]]
-    parts.append(f"vs {keys['other_method']}" if keys["other_method"] else "")
-    parts.append(f"{keys['baseline']} baseline" if keys["baseline"] else "")
-    fraction, rate = printed_keys["forget_fraction"], printed_keys["learning_rate"]
-    parts.append(f"{float(fraction):.0%}" if fraction else "")
-    parts.append(f"lr {rate}" if rate else "")
-    return ", ".join(part for part in parts if part) or "all"

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 from ruler.core.files import write_atomically
 from ruler.paper.comparison import COLUMNS, compare_numbers
-from ruler.paper.diagnostics.findings import check_findings
-from ruler.paper.document import write_document
 from ruler.paper.figures import write_figures
-from ruler.paper.results import check_results
+from ruler.paper.findings import check_findings
+from ruler.paper.page import write_page
+from ruler.paper.results import DIAGNOSTIC_STUDIES, check_results, gather_conditions
 from ruler.paper.tables import TABLES, compute_numbers
 from ruler.paper.tables.layout import arrange
 from ruler.paper.typeset import to_csv, to_latex, to_markdown
@@ -20,12 +20,13 @@ if TYPE_CHECKING:
 def write_all(results: "pd.DataFrame", out: Path) -> None:
     """Write what these results say, beside what the paper says.
 
-    Leaves ``tables/*.{csv,md,tex}``, ``comparison.csv`` (one row a published number), ``reproduction.md`` and
-    ``figures/*.{png,pdf,csv}`` in the folder. Results may be partial: a table or figure whose study was not run is
-    left out, and a number on fewer runs than the paper's is shown but not judged.
+    Leaves ``tables/*.{csv,md,tex}``, ``comparison.csv`` (one row per published number), ``verdicts.csv`` (one row per
+    condition that was audited), ``reproduction.md`` and ``figures/*.{png,pdf,csv}`` in the folder. Results may be
+    partial: a table or figure whose study was not run is left out, and a number on fewer runs than the paper's is
+    shown but not judged.
 
     Args:
-        results: One row a finished cell, from a store.
+        results: One row per finished cell, from a store.
         out: The folder; made if missing.
 
     Raises:
@@ -40,13 +41,19 @@ def write_all(results: "pd.DataFrame", out: Path) -> None:
         >>> sorted(path.name for path in folder.iterdir())
         ['comparison.csv', 'reproduction.md']
     """
+    import pandas as pd
+
     checked = check_results(results)
     numbers = compute_numbers(checked)
-    comparison = compare_numbers(numbers)
+    comparison, findings = compare_numbers(numbers), check_findings(checked)
     write_tables(numbers, out / "tables")
-    write_findings(checked, out / "tables")
-    write_atomically(out / "comparison.csv", _print_comparison(comparison))
-    write_document(checked, comparison, out / "reproduction.md")
+    if len(findings):
+        write_atomically(out / "tables" / "findings.csv", _print(findings))
+    write_atomically(out / "comparison.csv", _print(comparison[list(COLUMNS)]))
+    verdicts = [gather_conditions(checked, study).assign(study=study) for study in DIAGNOSTIC_STUDIES]
+    if any(map(len, verdicts)):
+        write_atomically(out / "verdicts.csv", _print(pd.concat([part for part in verdicts if len(part)])))
+    write_page(checked, comparison, findings, out / "reproduction.md")
     write_figures(checked, out / "figures")
 
 
@@ -62,9 +69,9 @@ def write_tables(numbers: "dict[str, pd.DataFrame]", folder: Path) -> list[Path]
     """
     written = []
     for name, table in TABLES.items():
-        if table.layout is None or numbers[name].empty:
+        if not table.rows or numbers[name].empty:
             continue
-        printed = arrange(numbers[name], table.layout)
+        printed = arrange(numbers[name], table)
         stem = f"table_{int(name):02d}" if name.isdigit() else f"table_{name}"
         heading = table.name or f"Table {name}"
         contents = {"csv": to_csv(printed), "md": to_markdown(printed, heading), "tex": to_latex(printed, stem)}
@@ -74,23 +81,5 @@ def write_tables(numbers: "dict[str, pd.DataFrame]", folder: Path) -> list[Path]
     return written
 
 
-def write_findings(results: "pd.DataFrame", folder: Path) -> list[Path]:
-    """Write the checks behind the findings of section 5.5 as CSV; nothing where no diagnostic study was run.
-
-    Args:
-        results: Checked results, one row a finished cell.
-        folder: Where to; made if missing.
-
-    Returns:
-        The files written.
-    """
-    checks = check_findings(results)
-    if checks.empty:
-        return []
-    path = folder / "findings.csv"
-    write_atomically(path, checks.to_csv(index=False, lineterminator="\n", float_format="%.10g"))
-    return [path]
-
-
-def _print_comparison(comparison: "pd.DataFrame") -> str:
-    return comparison[list(COLUMNS)].to_csv(index=False, lineterminator="\n", float_format="%.10g")
+def _print(frame: "pd.DataFrame") -> str:
+    return frame.to_csv(index=False, lineterminator="\n", float_format="%.10g")

@@ -1,15 +1,35 @@
-"""Rows of finished cells: checked, and picked by study."""
+"""The rows of finished cells: checked, named and ordered as in the paper, picked by study, gathered by condition."""
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ruler.core.errors import InputError
-from ruler.experiment.settings import APPROXIMATE_METHODS
-from ruler.paper.names import rank_of
+from ruler.data import DATASETS, list_datasets
+from ruler.experiment.settings import ALL_METHODS, APPROXIMATE_METHODS
+from ruler.experiment.studies import STUDIES
+from ruler.models import MODELS
+from ruler.unlearning import METHODS
 
 if TYPE_CHECKING:
     import pandas as pd
+
+PAPER_DATASETS = list_datasets("primary")
+PAPER_MODELS = (*ALL_METHODS, "oracle", "original")
+DIAGNOSTIC_STUDIES = ("large-tabular", "images", "faces", "clinical")
+
+_ARCHITECTURES = {**{key: entry.title for key, entry in MODELS.items()}, "bert_mlm": "BERT, masked words"}
+_FORGET_CHOICES = {"random": "random", "most_frequent": "most frequent", "single": "one alone", "pair": "two alone"}
+_TITLES = {"oracle": "Oracle", "original": "Original", **_ARCHITECTURES, **_FORGET_CHOICES}
+_ORDERS: dict[str, tuple[str, ...]] = {
+    "dataset": tuple(key for study in ("primary", *DIAGNOSTIC_STUDIES) for key in list_datasets(study)),
+    "architecture": tuple(_ARCHITECTURES),
+    "forget_choice": tuple(_FORGET_CHOICES),
+    "method": PAPER_MODELS,
+    "other_method": PAPER_MODELS,
+    "study": tuple(STUDIES),
+}
 
 _SETTINGS = ("learning_rate", "batch_size", "forget_seed", "teacher_seed", "other_seed")
 _ACCURACIES = ("forget_accuracy", "retain_accuracy", "test_accuracy")
@@ -18,22 +38,52 @@ CELL = ("study", "dataset", *_VARIED, "method", "forget_fraction", "seed", *_SET
 METRICS = ("m1", "m2", "m2_mean_baseline", "m3", "m4", "mia", *_ACCURACIES)
 REQUIRED = (*(column for column in CELL if column not in _VARIED), "n_forget", *METRICS, "engine")
 CONTRASTS = ("m2", "m4", "norm", "loss")
-"""Of an audit; rows that were judged before norms and losses were read have M2 and M4 alone."""
-# Stores of the tabular studies alone, and older ones, may lack these columns: what stands there then.
+"""Contrasts of an audit; rows from before norms and losses were read have M2 and M4 alone."""
+# Stores of the tabular studies alone, and older ones, may lack these columns; these are their defaults.
 _TEXT_DEFAULTS = {
     "architecture": "tabular_mlp",
     "forget_choice": "random",
     "size": "full",
     **dict.fromkeys(("verdict", *(f"{name}_verdict" for name in CONTRASTS), "seen", "model", "precision", "note")),
 }
-_PLACEBO = tuple(f"m4_placebo{end}" for end in ("", "_sd", "_low", "_high", "_p"))
 _AUDIT = (
     *(f"{name}_{value}" for name in CONTRASTS for value in ("p_value", "effect")),
-    *("damage_similarity", "damage_skill", "m4_held_out", *_PLACEBO, "n_groups"),
+    *("damage_similarity", "damage_skill", "m4_held_out", "n_groups"),
+    *(f"m4_placebo{end}" for end in ("", "_sd", "_low", "_high", "_p")),
 )
 DEFAULTS: dict[str, Any] = {**_TEXT_DEFAULTS, **dict.fromkeys(_AUDIT, math.nan)}
 _TEXT = ("study", "dataset", "method", "engine", *_TEXT_DEFAULTS)
 _DECIMALS = 12  # keys are joined by value: 0.1 must be 0.1 however it was computed
+
+N_SEEDS = 5
+"""Seeds of every diagnostic study, the paper's and ours."""
+LEAKING_SET = "mtsamples_rows"
+CONDITION = ("dataset", "architecture", "forget_fraction", "method")
+
+
+def title_of(key: str, *, is_short: bool = False) -> str:
+    """Name in the paper of a dataset, method or model, abbreviated for an axis if asked; others keep their key.
+
+    Example:
+        >>> title_of("neggrad_plus"), title_of("diabetes130"), title_of("my_set")
+        ('NegGrad+', 'Diabetes 130-US', 'my_set')
+        >>> title_of("neggrad_plus", is_short=True), title_of("oracle", is_short=True)
+        ('NG+', 'Oracle')
+    """
+    if key in METHODS:
+        return METHODS[key].short if is_short else METHODS[key].title
+    return DATASETS[key].title if key in DATASETS else _TITLES.get(key, key)
+
+
+def rank_of(kind: str, value: Any) -> tuple[int, Any]:
+    """Sort key that puts the values of a key column in the paper's order, and unknown values after them.
+
+    Example:
+        >>> sorted(["scrub", "mine", "gradient_ascent"], key=lambda name: rank_of("method", name))
+        ['gradient_ascent', 'scrub', 'mine']
+    """
+    order = _ORDERS.get(kind, ())
+    return (order.index(value), "") if value in order else (len(order), value)
 
 
 def check_results(results: "pd.DataFrame") -> "pd.DataFrame":
@@ -55,7 +105,12 @@ def check_results(results: "pd.DataFrame") -> "pd.DataFrame":
             f"results must have the columns {', '.join(REQUIRED)}; got none named {', '.join(missing)}. "
             "Read them from the store of a run."
         )
-    checked = _fill_defaults(results.copy())
+    checked = results.copy()
+    for column, default in DEFAULTS.items():
+        if column not in checked:
+            checked[column] = default
+        elif default is not None and default == default:
+            checked[column] = checked[column].fillna(default)
     numbers = [column for column in (*REQUIRED, *DEFAULTS) if column not in _TEXT]
     checked[numbers] = checked[numbers].astype(float)
     keys = [column for column in CELL if column not in _TEXT]
@@ -69,24 +124,20 @@ def check_results(results: "pd.DataFrame") -> "pd.DataFrame":
     return checked
 
 
-def _fill_defaults(results: "pd.DataFrame") -> "pd.DataFrame":
-    for column, default in DEFAULTS.items():
-        if column not in results:
-            results[column] = default
-        elif default is not None and default == default:
-            results[column] = results[column].fillna(default)
-    return results
-
-
 def rows_of(results: "pd.DataFrame", study: str, methods: tuple[str, ...] = APPROXIMATE_METHODS) -> "pd.DataFrame":
-    """The rows of one study and of these methods.
-
-    Example:
-        >>> import pandas
-        >>> rows_of(check_results(pandas.DataFrame(columns=REQUIRED)), "minibatch").empty
-        True
-    """
+    """The rows of one study and of these methods."""
     return results[(results["study"] == study) & results["method"].isin(methods)]
+
+
+def main_rows(results: "pd.DataFrame", study: str) -> "pd.DataFrame":
+    """Rows of a diagnostic study as the paper has it: forget sets drawn at random, documents by distinct text."""
+    rows = rows_of(results, study, PAPER_MODELS)
+    return rows[(rows["forget_choice"] == "random") & (rows["dataset"] != LEAKING_SET)]
+
+
+def is_of_full_size(runs: "pd.DataFrame") -> bool:
+    """Whether none of these runs is a smoke run, on few records."""
+    return bool((runs["size"] == "full").all())
 
 
 def split_by(rows: "pd.DataFrame", *keys: str) -> "Iterator[tuple[dict[str, Any], pd.DataFrame]]":
@@ -113,3 +164,49 @@ def average_seeds(rows: "pd.DataFrame", metric: str, *keys: str) -> "pd.Series[f
     """
     means: pd.Series[float] = rows[[*keys, metric]].dropna(subset=[metric]).groupby(list(keys))[metric].mean()
     return means
+
+
+def gather_conditions(results: "pd.DataFrame", study: str) -> "pd.DataFrame":
+    """What do the seeds of each condition of a diagnostic study give?
+
+    Returns:
+        One row per dataset, architecture, forget fraction and method, the original first: ``n`` runs, means of the
+        scores under their names, ``m2_sd`` and ``m4_sd``, p-values as ``..._median``, ``..._min`` and ``..._max``,
+        verdicts counted over seeds, as in ``residual 4, inconclusive 1``, and ``is_broken``: the retain accuracy is
+        less than half of the original's.
+    """
+    rows = main_rows(results, study)
+    groups = rows.groupby(list(CONDITION))
+    effects = [f"{name}_effect" for name in CONTRASTS]
+    means = ["m2", "m4", "m4_held_out", *effects, "damage_similarity", "damage_skill", "mia", "n_forget", *_ACCURACIES]
+    found = groups[means].mean().assign(n=groups.size())
+    for name in ("m2", "m4"):
+        found[f"{name}_sd"] = groups[name].std(ddof=1)
+    for name in CONTRASTS:
+        summary = groups[f"{name}_p_value"].agg(["median", "min", "max"])
+        found = found.join(summary.add_prefix(f"{name}_p_value_"))
+    for name in ("verdict", *(f"{name}_verdict" for name in CONTRASTS)):
+        found[name] = groups[name].agg(count_values) if len(rows) else []
+    originals = (found["retain_accuracy"].get((*place[:-1], "original"), math.nan) for place in found.index)
+    found["is_broken"] = found["retain_accuracy"].to_numpy() < [accuracy / 2 for accuracy in originals]
+    ordered = sorted(found.index, key=lambda place: rank_condition(dict(zip(CONDITION, place, strict=True))))
+    frame: pd.DataFrame = found.loc[ordered].reset_index() if ordered else found.reset_index()
+    return frame
+
+
+def rank_condition(keys: dict[str, Any]) -> list[Any]:
+    """Sort key of a condition: the paper's order, but the original before all other methods."""
+    return [(value != "original", rank_of(name, value)) for name, value in keys.items()]
+
+
+def count_values(values: "pd.Series[Any]") -> str:
+    """How often each value occurs, most frequent first; empty where none does.
+
+    Example:
+        >>> import pandas
+        >>> count_values(pandas.Series(["residual", "inconclusive", "residual", None]))
+        'residual 2, inconclusive 1'
+    """
+    counts = Counter(value for value in values if isinstance(value, str) and value)
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return ", ".join(f"{value} {count}" for value, count in ordered)

@@ -1,4 +1,4 @@
-"""A printed table as CSV, Markdown and LaTeX text."""
+"""A printed table as CSV, Markdown and LaTeX text, and the pieces of a Markdown page."""
 
 import csv
 import io
@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from ruler.paper.tables.layout import Cell, Column, PrintedTable, Row
+from ruler.paper.tables.layout import Column, Printed, PrintedRow, PrintedTable
 
 _MATH = {
     "M2": "$M_2$",
@@ -33,47 +33,72 @@ _LATEX_SPECIAL = {
 }
 
 
-def to_csv(table: PrintedTable) -> str:
+def to_csv(printed: PrintedTable) -> str:
     """Rows and columns of the table with full precision, the runs behind a row, and reasons for what is missing."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
-    names = list(table.rows[0].numbers) if table.rows else []
-    writer.writerow([*table.row_keys, *names, "n", "note"])
-    for row in table.rows:
+    names = list(printed.rows[0].numbers) if printed.rows else []
+    writer.writerow([*printed.table.rows, *names, "n", "note"])
+    for row in printed.rows:
         values = ["" if math.isnan(value) else f"{value:.10g}" for value in row.numbers.values()]
         writer.writerow([*row.keys, *values, row.runs, "; ".join(dict.fromkeys(row.notes))])
     return stream.getvalue()
 
 
-def to_markdown(table: PrintedTable, heading: str) -> str:
+def to_markdown(printed: PrintedTable, heading: str) -> str:
     """The table as Markdown, headed and with its caption."""
-    lines = [f"# {heading}", "", escape_markdown(table.caption), "", *to_markdown_rows(table)]
+    lines = [f"# {heading}", "", escape_markdown(printed.table.caption), "", *to_markdown_rows(printed)]
     return "\n".join(lines) + "\n"
 
 
-def to_markdown_rows(table: PrintedTable) -> list[str]:
+def to_markdown_rows(printed: PrintedTable) -> list[str]:
     """The table's rows and notes as lines of Markdown, without heading and caption."""
-    headers = [*table.row_headers, *map(_name_flat, table.columns), "n"]
-    lines = [_bar(map(escape_markdown, headers))]
-    lines.append(_bar([":--"] * len(table.row_headers) + ["--:"] * (len(table.columns) + 1)))
-    lines += [_bar([*map(escape_markdown, row.labels), *map(_mark_down, row.cells), row.runs]) for row in table.rows]
-    notes = [f"- n/a: {escape_markdown(note)}" for note in table.notes]
+    columns = printed.table.columns
+    names = [*printed.headers, *(f"{column.group} {column.title}".strip() for column in columns), "n"]
+    marks = [":--"] * len(printed.headers) + ["--:"] * (len(columns) + 1)
+    rows = ([*map(escape_markdown, row.labels), *map(_mark_down, row.cells), row.runs] for row in printed.rows)
+    lines = [*map(_bar, (map(escape_markdown, names), marks, *rows))]
+    notes = [f"- n/a: {escape_markdown(note)}" for note in printed.notes]
     return [*lines, "", *notes] if notes else lines
 
 
-def to_latex(table: PrintedTable, label: str) -> str:
-    """The table as LaTeX, for the packages booktabs and nothing else."""
-    n_labels = len(table.row_headers)
-    alignment = "l" * n_labels + "r" * (len(table.columns) + 1)
-    lines = [r"\begin{table}", rf"\caption{{{escape_latex(table.caption)}}}", rf"\label{{tab:{label}}}", r"\centering"]
-    lines += [rf"\begin{{tabular}}{{{alignment}}}", r"\toprule", *_set_groups(table.columns, n_labels)]
-    headers = [*table.row_headers, *(column.header for column in table.columns), "n"]
+def list_rows(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """A Markdown table of plain text, every cell escaped.
+
+    Example:
+        >>> list_rows(["a", "b"], [["x_y", "1"]])
+        ['| a | b |', '| --- | --- |', '| x\\\\_y | 1 |']
+    """
+    return [_bar(header), "|" + " --- |" * len(header), *(_bar(map(escape_markdown, row)) for row in rows)]
+
+
+def print_if_known(value: float, form: str = ".3f", spread: float = math.nan) -> str:
+    """A number with its spread, empty where it was not measured.
+
+    Example:
+        >>> print_if_known(0.5, spread=0.01), print_if_known(float("nan"))
+        ('0.500 ± 0.010', '')
+    """
+    if math.isnan(value):
+        return ""
+    tail = "" if math.isnan(spread) else f" ± {spread:{form.lstrip('+')}}"
+    return f"{value:{form}}{tail}"
+
+
+def to_latex(printed: PrintedTable, label: str) -> str:
+    """The table as LaTeX, for the package booktabs and nothing else."""
+    columns, n_labels = printed.table.columns, len(printed.headers)
+    alignment = "l" * n_labels + "r" * (len(columns) + 1)
+    caption = escape_latex(printed.table.caption)
+    lines = [r"\begin{table}", rf"\caption{{{caption}}}", rf"\label{{tab:{label}}}", r"\centering"]
+    lines += [rf"\begin{{tabular}}{{{alignment}}}", r"\toprule", *_set_groups(columns, n_labels)]
+    headers = [*printed.headers, *(column.title for column in columns), "n"]
     lines += [_end_row(map(escape_latex, headers)), r"\midrule"]
-    for index, (_, rows) in enumerate(groupby(table.rows, key=lambda row: row.keys[0])):
+    for index, (_, rows) in enumerate(groupby(printed.rows, key=lambda row: row.keys[0])):
         lines += [r"\addlinespace"] if index else []
         lines += [_set_latex_row(row) for row in rows]
     lines += [r"\bottomrule", r"\end{tabular}"]
-    lines += [rf"\par\footnotesize n/a: {escape_latex(note)}." for note in table.notes]
+    lines += [rf"\par\footnotesize n/a: {escape_latex(note)}." for note in printed.notes]
     return "\n".join([*lines, r"\end{table}"]) + "\n"
 
 
@@ -100,15 +125,11 @@ def escape_markdown(text: str) -> str:
     return "".join("\\" + mark if mark in "|*_<\\" else mark for mark in text)
 
 
-def _name_flat(column: Column) -> str:
-    return f"{column.group} {column.header}".strip()
-
-
 def _bar(cells: Iterable[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def _mark_down(cell: Cell) -> str:
+def _mark_down(cell: Printed) -> str:
     text = escape_markdown(cell.text) + r"\*" * cell.stars
     return f"**{text}**" if cell.is_bold else text
 
@@ -129,11 +150,11 @@ def _set_groups(columns: Sequence[Column], n_labels: int) -> list[str]:
     return [_end_row([*cells, ""]), rules]
 
 
-def _set_latex_row(row: Row) -> str:
+def _set_latex_row(row: PrintedRow) -> str:
     return _end_row([*map(escape_latex, row.labels), *map(_set_latex_cell, row.cells), row.runs])
 
 
-def _set_latex_cell(cell: Cell) -> str:
+def _set_latex_cell(cell: Printed) -> str:
     if not cell.text or cell.text == "n/a":
         return cell.text
     number = cell.text.replace("±", r"\pm")

@@ -139,8 +139,8 @@ def test_the_command_goes_from_data_to_the_page(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "6 of 6 cells, 6 new" in result.output
     page = (tmp_path / "reproduction.md").read_text(encoding="utf-8")
-    assert "## Images: the study `images`" in page
-    section = page.split("## Images: the study `images`")[1].split("\n## ")[0]
+    section = page.split("## Verdicts of the audit")[1].split("\n## ")[0]
+    assert "`images` is a smoke run on few records" in section
     for model in ("Three-layer CNN", "ResNet-18"):
         for method in ("Original", "SCRUB", "Oracle"):
             assert f"| SVHN | {model} | 5% | {method} |" in section

@@ -1,20 +1,42 @@
 """Results -> the paper's figures: numbers first, ink second."""
 
-from collections.abc import Callable
+import io
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ruler.core.files import write_atomically
+from ruler.core.optional import load_optional
 from ruler.core.registry import Registry
-from ruler.paper.figures import data, diagnostic_data, diagnostic_draw, draw
-from ruler.paper.figures.style import paper_style, render, settle
+from ruler.paper.figures import draw, gather
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-__all__ = ["FIGURES", "PaperFigure", "write_figures"]
+__all__ = ["FIGURES", "PaperFigure", "paper_style", "render", "write_figures"]
+
+_STYLE: dict[str, Any] = {
+    "font.size": 8.0,
+    "axes.titlesize": 8.0,
+    "axes.labelsize": 8.0,
+    "xtick.labelsize": 7.0,
+    "ytick.labelsize": 7.0,
+    "legend.fontsize": 7.5,
+    "axes.linewidth": 0.6,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.unicode_minus": True,
+    "pdf.fonttype": 42,  # real fonts, so that text in the PDF can be searched
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+}
+_METADATA: dict[str, Any] = {"png": {"Software": None}, "pdf": {"CreationDate": None, "Producer": None}}
 
 
 @dataclass(frozen=True)
@@ -32,20 +54,20 @@ class PaperFigure:
     draw: "Callable[[pd.DataFrame], Figure]"
 
 
+_CLINICAL = partial(gather.gather_by_fraction, study="clinical", table="text")
+_FACES = partial(gather.gather_by_fraction, study="faces", table="14")
 FIGURES: Registry[PaperFigure] = Registry(
     "figure",
     {
-        "1": PaperFigure("Outputs pass while M2 is negative", data.gather_figure_1, draw.draw_figure_1),
-        "3": PaperFigure("M4 of five methods", data.gather_figure_3, draw.draw_figure_3),
-        "4": PaperFigure(
-            "M2 and M4 on clinical text", diagnostic_data.gather_figure_4, diagnostic_draw.draw_by_fraction
-        ),
-        "5": PaperFigure("Calibration of M2 on pairs of oracles", data.gather_figure_5, draw.draw_figure_5),
-        "6": PaperFigure("M3 by dataset and forget fraction", data.gather_figure_6, draw.draw_figure_6),
-        "7": PaperFigure("M4 by dataset", data.gather_figure_7, draw.draw_figure_7),
-        "8": PaperFigure("M2 and M4 on faces", diagnostic_data.gather_figure_8, diagnostic_draw.draw_by_fraction),
+        "1": PaperFigure("Outputs pass while M2 is negative", gather.gather_figure_1, draw.draw_figure_1),
+        "3": PaperFigure("M4 of five methods", gather.gather_figure_3, draw.draw_figure_3),
+        "4": PaperFigure("M2 and M4 on clinical text", _CLINICAL, draw.draw_by_fraction),
+        "5": PaperFigure("Calibration of M2 on pairs of oracles", gather.gather_figure_5, draw.draw_figure_5),
+        "6": PaperFigure("M3 by dataset and forget fraction", gather.gather_figure_6, draw.draw_figure_6),
+        "7": PaperFigure("M4 by dataset", gather.gather_figure_7, draw.draw_figure_7),
+        "8": PaperFigure("M2 and M4 on faces", _FACES, draw.draw_by_fraction),
         "face_controls": PaperFigure(
-            "M4 on faces beside its controls", diagnostic_data.gather_face_controls, diagnostic_draw.draw_face_controls
+            "M4 on faces beside its controls", gather.gather_face_controls, draw.draw_face_controls
         ),
     },
 )
@@ -55,7 +77,7 @@ def write_figures(results: "pd.DataFrame", folder: Path) -> list[Path]:
     """Draw every figure that the results allow, as PNG and PDF, with its numbers as CSV beside it.
 
     Args:
-        results: Checked results, one row a finished cell.
+        results: Checked results, one row per finished cell.
         folder: Where to; made if missing.
 
     Returns:
@@ -73,9 +95,25 @@ def write_figures(results: "pd.DataFrame", folder: Path) -> list[Path]:
         contents: dict[str, bytes | str] = {"csv": points.to_csv(index=False, lineterminator="\n")}
         with paper_style():
             drawn = figure.draw(points)
-            settle(drawn)
-            contents |= {extension: render(drawn, extension) for extension in ("png", "pdf")}
+            drawn.draw_without_rendering()  # place everything once, so that no format repeats the work
+            drawn.set_layout_engine("none")
+            contents |= {extension: render(drawn, extension) for extension in _METADATA}
         for extension, content in contents.items():
             write_atomically(stem.with_suffix(f".{extension}"), content)
             written.append(stem.with_suffix(f".{extension}"))
     return written
+
+
+@contextmanager
+def paper_style() -> Iterator[None]:
+    """The look of all figures, for as long as the block lasts; the caller's settings stay as they are."""
+    matplotlib = load_optional("matplotlib", "drawing figures")
+    with matplotlib.rc_context({**matplotlib.rcParamsDefault, **_STYLE, "backend": "agg"}):
+        yield
+
+
+def render(figure: "Figure", extension: str) -> bytes:
+    """The figure as the bytes of a PNG or PDF file; the same figure always gives the same bytes."""
+    stream = io.BytesIO()
+    figure.savefig(stream, format=extension, dpi=200, metadata=_METADATA[extension])
+    return stream.getvalue()

@@ -7,26 +7,29 @@ import numpy as np
 import numpy.typing as npt
 
 from ruler.core.optional import load_optional
-from ruler.paper.figures.style import colour_of, draw_boxes, draw_null, name_ticks, new_figure
-from ruler.paper.names import rank_of, short_title_of, title_of
+from ruler.paper.results import rank_condition, rank_of, title_of
+from ruler.unlearning import METHODS
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Samples = dict[str, npt.NDArray[Any]]
+_REFERENCES = {"oracle": "#999999", "original": "#CC79A7"}  # Okabe and Ito's palette, as the methods
+_OTHER, _HELD_OUT, _INK, _BAND = "#444444", "#009E73", "#111111", "#BBBBBB"
+_NULL_LINE: dict[str, Any] = {"color": "#222222", "linewidth": 0.8, "linestyle": (0, (4, 3)), "zorder": 1}
+_PUBLISHED: dict[str, Any] = {"marker": "_", "color": _INK, "linewidths": 1.4, "s": 70, "zorder": 4}
 _PASS_WINDOW = 0.05
+_ENOUGH_FOR_A_BOX = 3
 _LEGEND_WIDTH = 5.2
-_MIA_LABEL = "MIA accuracy"
-_M2_LABEL = "signed calibration gap $M_2$"
-_M3_LABEL = "representation shift $M_3$"
-_M4_LABEL = "percentile rank $M_4$"
+_M2_LABEL, _M3_LABEL = "signed calibration gap $M_2$", "representation shift $M_3$"
+_M4_LABEL, _MIA_LABEL = "percentile rank $M_4$", "MIA accuracy"
+Samples = dict[str, npt.NDArray[Any]]
 
 
 def draw_figure_1(points: "pd.DataFrame") -> "Figure":
     """Outputs pass, representations do not: MIA beside M2."""
-    figure = new_figure(6.8, 2.7)
+    figure = _new_figure(6.8, 2.7)
     left, right = figure.subplots(1, 2, width_ratios=(5, 4))
     left.axhspan(0.5 - _PASS_WINDOW, 0.5 + _PASS_WINDOW, color="#000000", alpha=0.07, linewidth=0, zorder=0)
     _draw_panel(left, points[points["panel"] == "a"], 0.5, "(a) output level (grey: pass window)", _MIA_LABEL)
@@ -37,12 +40,17 @@ def draw_figure_1(points: "pd.DataFrame") -> "Figure":
 def draw_figure_3(points: "pd.DataFrame") -> "Figure":
     """M4 of five methods at each forget fraction, marked by their tests against Bad Teacher."""
     fractions = _order(points, "forget_fraction")
-    figure = new_figure(6.8, 2.9)
+    figure = _new_figure(6.8, 2.9)
     panels = figure.subplots(1, len(fractions), sharey=True, squeeze=False)[0]
     for axes, fraction in zip(panels, fractions, strict=True):
         part = points[points["forget_fraction"] == fraction]
         _draw_panel(axes, part, 0.5, f"forget fraction {100 * fraction:g}%", "")
-        _mark_tests(axes, part)
+        for place, method in enumerate(_order(part, "method")):  # at the top edge, which is lifted above the data
+            p_value = float(part.loc[part["method"] == method, "p_against_bad_teacher"].iloc[0])
+            if not np.isnan(p_value):
+                # The paper prints p = 0.010, an exact test's 0.0098, as two stars.
+                mark = "**" if p_value <= 0.01 else "*" if p_value < 0.05 else "ns"
+                axes.text(place, 0.985, mark, transform=axes.get_xaxis_transform(), ha="center", va="top")
     low, high = panels[0].get_ylim()
     panels[0].set_ylim(low, high + 0.1 * (high - low))
     panels[0].set_ylabel(_M4_LABEL)
@@ -51,7 +59,7 @@ def draw_figure_3(points: "pd.DataFrame") -> "Figure":
 
 def draw_figure_5(points: "pd.DataFrame") -> "Figure":
     """M2 between independent oracles beside M2 of the methods, each on its own scale."""
-    figure = new_figure(6.8, 2.8)
+    figure = _new_figure(6.8, 2.8)
     left, right = figure.subplots(1, 2, width_ratios=(2, 5))
     _draw_panel(left, points[points["panel"] == "a"], 0.0, "pairs of independent oracles", _M2_LABEL)
     left.set_xlim(-0.7, 0.7)
@@ -65,7 +73,7 @@ def draw_figure_5(points: "pd.DataFrame") -> "Figure":
 def draw_figure_6(points: "pd.DataFrame") -> "Figure":
     """M3 by dataset (columns) and forget fraction (rows)."""
     fractions, datasets = _order(points, "forget_fraction"), _order(points, "dataset")
-    figure = new_figure(max(1.15 * len(datasets), _LEGEND_WIDTH), 1.55 * len(fractions) + 0.5)
+    figure = _new_figure(max(1.15 * len(datasets), _LEGEND_WIDTH), 1.55 * len(fractions) + 0.5)
     grid = figure.subplots(len(fractions), len(datasets), squeeze=False)
     for row, fraction in zip(grid, fractions, strict=True):
         for axes, dataset in zip(row, datasets, strict=True):
@@ -76,7 +84,7 @@ def draw_figure_6(points: "pd.DataFrame") -> "Figure":
         axes.set_title(title_of(dataset))
     figure.align_ylabels(grid[:, 0])
     figure.supylabel(_M3_LABEL, fontsize=8.0)
-    _add_legend(figure, _order(points, "method"))
+    _add_patches(figure, _order(points, "method"))
     return figure
 
 
@@ -85,7 +93,7 @@ def draw_figure_7(points: "pd.DataFrame") -> "Figure":
     datasets = _order(points, "dataset")
     n_columns = min(5, len(datasets))
     n_rows = -(-len(datasets) // n_columns)
-    figure = new_figure(max(1.5 * n_columns, _LEGEND_WIDTH), 1.55 * n_rows + 0.4)
+    figure = _new_figure(max(1.5 * n_columns, _LEGEND_WIDTH), 1.55 * n_rows + 0.4)
     grid = figure.subplots(n_rows, n_columns, squeeze=False).ravel()
     for axes, dataset in zip(grid, datasets, strict=False):
         _draw_small(axes, points[points["dataset"] == dataset], 0.5)
@@ -93,12 +101,88 @@ def draw_figure_7(points: "pd.DataFrame") -> "Figure":
     for axes in grid[len(datasets) :]:
         axes.set_visible(False)
     figure.supylabel(_M4_LABEL, fontsize=8.0)
-    _add_legend(figure, _order(points, "method"))
+    _add_patches(figure, _order(points, "method"))
+    return figure
+
+
+def draw_by_fraction(points: "pd.DataFrame") -> "Figure":
+    """M2 and M4 by forget fraction and method: small dots are seeds, large ones their mean, a diamond the original."""
+    figure = _new_figure(6.8, 3.1)
+    methods, fractions = _order(points, "method"), _order(points, "forget_fraction")
+    step = 0.8 / max(len(methods), 1)
+    panels = (("a", _M2_LABEL, 0.0), ("b", _M4_LABEL, 0.5))
+    for axes, (panel, label, null) in zip(figure.subplots(1, 2), panels, strict=True):
+        axes.axhline(null, **_NULL_LINE)
+        for place, fraction in enumerate(fractions):
+            for index, method in enumerate(methods):
+                x = place + (index - (len(methods) - 1) / 2) * step
+                is_shown = (points["panel"] == panel) & (points["forget_fraction"] == fraction)
+                part = points[is_shown & (points["method"] == method)]
+                _draw_seeds(axes, part["value"], x, colour_of(method), _mark_of(method), 0.3 * step)
+                _draw_published(axes, part, x)
+        _name_ticks(axes, [f"{100 * fraction:g}%" for fraction in fractions])
+        axes.set_xlabel("forget fraction")
+        axes.set_ylabel(label)
+        axes.set_title(f"({panel})")
+    handles = [
+        _handle("before unlearning" if name == "original" else title_of(name), colour_of(name), _mark_of(name))
+        for name in methods
+    ]
+    handles += [_handle("paper", _INK, "_")] if points["paper"].notna().any() else []
+    figure.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False)
+    return figure
+
+
+def draw_face_controls(points: "pd.DataFrame") -> "Figure":
+    """M4 of forgotten identities in original and oracle beside held-out identities and placebo sets."""
+    places = sorted(
+        set(zip(points["forget_choice"], points["forget_fraction"], strict=True)),
+        key=lambda place: (rank_of("forget_choice", place[0]), place[1]),
+    )
+    figure = _new_figure(max(1.1 * len(places) + 1.6, 5.2), 3.3)
+    axes = figure.subplots()
+    axes.use_sticky_edges = False  # bands end inside the axes
+    axes.axhline(0.5, **_NULL_LINE)
+    names = []
+    for x, (choice, fraction) in enumerate(places):
+        part = points[(points["forget_choice"] == choice) & (points["forget_fraction"] == fraction)]
+        _draw_controls(axes, part, x)
+        name = f"random, {100 * fraction:g}%" if choice == "random" else title_of(choice)
+        names.append("\n".join([name, *part["identities"].iloc[0].split(", ")]))
+    _name_ticks(axes, names)
+    axes.set_xlim(-0.6, len(places) - 0.4)
+    axes.set_xlabel("identities forgotten")
+    axes.set_ylabel(_M4_LABEL)
+    handles = [
+        _handle("original", colour_of("original"), "D"),
+        _handle("oracle: never trained on them", colour_of("oracle"), "o"),
+        _handle("held-out identities", _HELD_OUT, "^"),
+        _handle("95% of placebo sets", _BAND, "s"),
+        _handle("paper, original", _INK, "_"),
+    ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False)
+    return figure
+
+
+def colour_of(method: str) -> str:
+    """The colour of a method or of a reference model.
+
+    Example:
+        >>> colour_of("scrub"), colour_of("oracle")
+        ('#0072B2', '#999999')
+    """
+    return METHODS[method].colour if method in METHODS else _REFERENCES.get(method, _OTHER)
+
+
+def _new_figure(width: float, height: float) -> "Figure":
+    """An empty figure, sized in inches, without any window or pyplot state."""
+    module = load_optional("matplotlib.figure", "drawing figures")
+    figure: Figure = module.Figure(figsize=(width, height), layout="constrained")
     return figure
 
 
 def _order(points: "pd.DataFrame", key: str) -> list[Any]:
-    return sorted(points[key].unique().tolist(), key=lambda value: rank_of(key, value))
+    return sorted(points[key].unique().tolist(), key=lambda value: rank_condition({key: value}))
 
 
 def _split(points: "pd.DataFrame") -> Samples:
@@ -107,10 +191,8 @@ def _split(points: "pd.DataFrame") -> Samples:
 
 def _draw_panel(axes: "Axes", points: "pd.DataFrame", null: float, title: str, label: str) -> None:
     samples = _split(points)
-    draw_null(axes, null)
-    draw_boxes(axes, samples)
-    axes.set_xlim(-0.6, max(len(samples), 1) - 0.4)
-    name_ticks(axes, range(len(samples)), [short_title_of(name) for name in samples])
+    _draw_boxes(axes, samples, null, width=0.62)
+    _name_ticks(axes, [title_of(name, is_short=True) for name in samples])
     axes.set_title(title)
     axes.set_ylabel(label)
     if not samples:
@@ -119,31 +201,48 @@ def _draw_panel(axes: "Axes", points: "pd.DataFrame", null: float, title: str, l
 
 
 def _draw_small(axes: "Axes", points: "pd.DataFrame", null: float) -> None:
-    samples = _split(points)
-    draw_null(axes, null)
-    draw_boxes(axes, samples, width=0.7)
-    axes.set_xlim(-0.6, max(len(samples), 1) - 0.4)
+    _draw_boxes(axes, _split(points), null, width=0.7)
     axes.set_xticks([])
     axes.locator_params(axis="y", nbins=4)
     axes.ticklabel_format(axis="y", scilimits=(-3, 3), useMathText=True)
     axes.yaxis.get_offset_text().set_fontsize(6.0)
 
 
-def _mark_tests(axes: "Axes", points: "pd.DataFrame") -> None:
-    # At the top edge, which the caller lifts above the data.
-    for place, method in enumerate(_order(points, "method")):
-        p_value = float(points.loc[points["method"] == method, "p_against_bad_teacher"].iloc[0])
-        if not np.isnan(p_value):
-            axes.text(place, 0.985, _mark(p_value), transform=axes.get_xaxis_transform(), ha="center", va="top")
-
-
-def _mark(p_value: float) -> str:
-    # The paper prints p = 0.010, an exact test's 0.0098, as two stars.
-    return "**" if p_value <= 0.01 else "*" if p_value < 0.05 else "ns"
+def _draw_boxes(axes: "Axes", samples: Samples, null: float, *, width: float) -> None:
+    """A box per method (median, quartiles, whiskers to 1.5 IQR) over its single values, at 0, 1, ..."""
+    axes.axhline(null, **_NULL_LINE)
+    jitter = np.random.RandomState(0)
+    for place, (method, drawn) in enumerate(samples.items()):
+        colour = colour_of(method)
+        values = np.asarray(drawn, dtype=np.float64)
+        offsets = jitter.uniform(-0.38 * width, 0.38 * width, size=len(values))
+        if len(values) < _ENOUGH_FOR_A_BOX:
+            axes.scatter(np.full(len(values), place), values, s=16, color=colour, zorder=3)
+            continue
+        axes.scatter(place + offsets, values, s=2.5, color=colour, alpha=0.45, linewidths=0, zorder=2)
+        axes.boxplot(
+            [values],
+            positions=[place],
+            widths=width,
+            showfliers=False,
+            manage_ticks=False,
+            patch_artist=True,
+            boxprops={"facecolor": colour + "40", "edgecolor": colour, "linewidth": 0.9},
+            medianprops={"color": "#111111", "linewidth": 1.1},
+            whiskerprops={"color": colour, "linewidth": 0.9},
+            capprops={"color": colour, "linewidth": 0.9},
+            zorder=3,
+        )
+    axes.set_xlim(-0.6, max(len(samples), 1) - 0.4)
 
 
 def _zoom_to_whiskers(axes: "Axes", samples: Samples) -> None:
-    ends = [end for values in samples.values() for end in _whiskers(values)]
+    ends: list[float] = []
+    for values in samples.values():
+        first, third = np.percentile(values, [25, 75])
+        reach = 1.5 * (third - first)
+        inside = values[(values >= first - reach) & (values <= third + reach)]
+        ends += [float(inside.min()), float(inside.max())]
     if not ends:
         return
     margin = 0.12 * (max(ends) - min(ends)) or 1e-6
@@ -156,17 +255,57 @@ def _zoom_to_whiskers(axes: "Axes", samples: Samples) -> None:
         axes.text(0.99, 0.02, note, transform=axes.transAxes, ha="right", va="bottom", fontsize=6.5)
 
 
-def _whiskers(values: npt.NDArray[Any]) -> tuple[float, float]:
-    first, third = np.percentile(values, [25, 75])
-    reach = 1.5 * (third - first)
-    inside = values[(values >= first - reach) & (values <= third + reach)]
-    return float(inside.min()), float(inside.max())
+def _draw_seeds(axes: "Axes", values: "pd.Series[float]", x: float, colour: str, marker: str, jitter: float) -> None:
+    """Single seeds, faint, and their mean."""
+    if values.empty:
+        return
+    spread = np.linspace(-jitter, jitter, len(values)) if len(values) > 1 else np.zeros(1)
+    axes.scatter(x + spread, values, s=6, color=colour, alpha=0.5, linewidths=0, zorder=2)
+    axes.scatter([x], [values.mean()], s=26, marker=marker, color=colour, edgecolors=_INK, linewidths=0.5, zorder=3)
 
 
-def _add_legend(figure: "Figure", methods: Sequence[str]) -> None:
+def _draw_published(axes: "Axes", points: "pd.DataFrame", x: float) -> None:
+    means = points["paper"].dropna().unique()
+    if len(means):
+        axes.scatter([x] * len(means), means, **_PUBLISHED)
+
+
+def _draw_controls(axes: "Axes", points: "pd.DataFrame", x: int) -> None:
+    means = points.groupby("metric")["value"].mean()
+    if {"m4_placebo_low", "m4_placebo_high"} <= set(means.index):
+        low, high = means["m4_placebo_low"], means["m4_placebo_high"]
+        axes.bar(x, high - low, bottom=low, width=0.8, color=_BAND, alpha=0.45, linewidth=0, zorder=0)
+    if "m4_placebo" in means.index:
+        axes.hlines(means["m4_placebo"], x - 0.4, x + 0.4, color="#777777", linewidth=1.0, zorder=1)
+    ranks = points[points["metric"] == "m4"]
+    for offset, method in ((-0.24, "original"), (0.0, "oracle")):
+        part = ranks[ranks["method"] == method]
+        _draw_seeds(axes, part["value"], x + offset, colour_of(method), _mark_of(method), 0.05)
+        _draw_published(axes, part, x + offset)
+    held_out = points.loc[points["metric"] == "m4_held_out", "value"]
+    _draw_seeds(axes, held_out, x + 0.24, _HELD_OUT, "^", 0.05)
+
+
+def _mark_of(method: str) -> str:
+    return "D" if method == "original" else "o"
+
+
+def _handle(label: str, colour: str, marker: str) -> Any:
+    lines = load_optional("matplotlib.lines", "drawing figures")
+    edge = {"markeredgecolor": _INK, "markeredgewidth": 0.5} if marker != "_" else {"markeredgewidth": 1.4}
+    return lines.Line2D([], [], color=colour, marker=marker, markersize=5, linestyle="", label=label, **edge)
+
+
+def _add_patches(figure: "Figure", methods: Sequence[str]) -> None:
     patches = load_optional("matplotlib.patches", "drawing figures")
     handles = [
         patches.Patch(facecolor=colour_of(name) + "40", edgecolor=colour_of(name), label=title_of(name))
         for name in methods
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=len(methods), frameon=False)
+
+
+def _name_ticks(axes: "Axes", names: Sequence[str]) -> None:
+    """Names under the x axis at 0, 1, ..., without tick marks."""
+    axes.set_xticks(range(len(names)), list(names))
+    axes.tick_params(axis="x", length=0)

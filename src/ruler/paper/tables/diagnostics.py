@@ -1,56 +1,62 @@
-"""Tables 12, 13 and 14 and the numbers of section 5.5: large tables, images, faces and clinical text."""
+"""Tables 12 to 14, clinical text, and the controls that the paper lacks: large tables, images, faces and documents."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ruler.data import DATASETS, TabularSet
-from ruler.paper.diagnostics.conditions import N_SEEDS, is_of_full_size, main_rows
-from ruler.paper.names import title_of
 from ruler.paper.published import load_table
-from ruler.paper.results import split_by
-from ruler.paper.tables.numbers import Number, summarise
+from ruler.paper.results import CONDITION, LEAKING_SET, N_SEEDS, is_of_full_size, main_rows, rows_of, split_by
+from ruler.paper.tables.numbers import (
+    NO_SPREAD,
+    NOT_MEASURED,
+    Interval,
+    Number,
+    combine_p_values,
+    difference_interval,
+    mean_interval,
+    summarise,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
 
-SOURCE = "section 5.5"
 _TRAIN_SHARE = 0.8
-_ROW_KEYS = ("dataset", "architecture", "forget_fraction", "method")
+_BOTH = ("original", "oracle")
 
 
-def compute_table_12(results: "pd.DataFrame") -> list[Number]:
-    """M4 on Covertype and Higgs by model and method, N = 5, the published number beside ours."""
-    return _compute_conditions(results, "12", "large-tabular")
-
-
-def compute_table_13(results: "pd.DataFrame") -> list[Number]:
-    """M4 on three sets of images by model and method, N = 5, the published number beside ours."""
-    return _compute_conditions(results, "13", "images")
-
-
-def compute_table_14(results: "pd.DataFrame") -> list[Number]:
-    """M4 on faces by forget fraction and method, N = 5, the published number beside ours."""
-    return _compute_conditions(results, "14", "faces")
-
-
-def compute_clinical(results: "pd.DataFrame") -> list[Number]:
-    """M2 and M4 on clinical text by forget fraction and method, N = 5: Fig. 4 in numbers."""
-    return _compute_conditions(results, "text", "clinical")
+def compute_conditions(results: "pd.DataFrame", table: str, study: str) -> list[Number]:
+    """M4, M2 and accuracy of each condition of a study, N = 5, with the published number beside ours."""
+    published = load_table(table)
+    quoted = published[published["study"] == study].groupby(list(CONDITION))
+    found = []
+    for keys, runs in split_by(main_rows(results, study), *CONDITION):
+        shared: dict[str, Any] = {"n_paper": N_SEEDS, "study": study, **keys}
+        numbers = summarise(runs, "m4", ["mean", "sd"], **shared) + summarise(runs, "m2", ["mean", "sd"], **shared)
+        for metric in ("m4_held_out", "test_accuracy", "n_forget"):
+            numbers += summarise(runs, metric, ["mean"], **shared)
+        found += _annotate(numbers, runs)
+        place = tuple(keys.values())
+        if place in quoted.groups:
+            part = quoted.get_group(place)
+            for column, value in zip(part["column"], part["paper"], strict=True):
+                found.append(Number(column=f"{column}_paper", value=value, n=len(runs), **shared))
+    return found
 
 
 def compute_diagnostic_text(results: "pd.DataFrame") -> list[Number]:
     """The means and ranges that section 5.5 states."""
     found = []
+    shared: dict[str, Any] = {"n_paper": N_SEEDS, "source": "section 5.5"}
     for study, metrics in (("large-tabular", ["m4"]), ("faces", ["m4"]), ("clinical", ["m2", "m4"])):
-        for keys, runs in split_by(main_rows(results, study), *_ROW_KEYS):
+        for keys, runs in split_by(main_rows(results, study), *CONDITION):
             for metric in metrics:
-                shared: dict[str, Any] = {"n_paper": N_SEEDS, "source": SOURCE, "study": study, **keys}
-                found += _annotate(summarise(runs, metric, ["mean", "sd"], **shared), runs)
-    images, faces = main_rows(results, "images"), main_rows(results, "faces")
-    for keys, runs in split_by(images, "architecture", "forget_fraction", "method"):
+                numbers = summarise(runs, metric, ["mean", "sd"], study=study, **shared, **keys)
+                found += _annotate(numbers, runs)
+    for keys, runs in split_by(main_rows(results, "images"), "architecture", "forget_fraction", "method"):
         found += _find_range(runs, ["dataset"], n_means=3, study="images", **keys)
+    faces = main_rows(results, "faces")
     kept = faces[faces["method"].isin(["gradient_ascent", "fine_tuning"])]
     for keys, runs in split_by(kept, "dataset", "architecture"):
         pair = {"method": "gradient_ascent", "other_method": "fine_tuning"}
@@ -58,82 +64,132 @@ def compute_diagnostic_text(results: "pd.DataFrame") -> list[Number]:
     return found
 
 
-def count_rows(runs: "pd.DataFrame") -> float:
-    """Rows of the dataset that runs with random forget records had, to the nearest hundred.
-
-    Example:
-        >>> import pandas
-        >>> count_rows(pandas.DataFrame({"n_forget": [2049.0], "forget_fraction": [0.05]}))
-        51200.0
-    """
-    return float(round((runs["n_forget"] / runs["forget_fraction"]).median() / _TRAIN_SHARE, -2))
-
-
-def tell_size(dataset: str, runs: "pd.DataFrame") -> str:
-    """How these rows of a dataset differ in number from the paper's; empty where they do not."""
-    entry = DATASETS.get(dataset)
-    expected = entry.paper_rows if isinstance(entry, TabularSet) else 0
-    if not expected or runs.empty or count_rows(runs) >= 0.98 * expected:
-        return ""
-    return f"about {count_rows(runs):,.0f} rows, not {expected:,}"
-
-
-def name_set(dataset: str, runs: "pd.DataFrame") -> str:
-    """The dataset's name, and beside it in how many rows these runs fall short of the paper's.
-
-    Example:
-        >>> import pandas
-        >>> name_set("higgs", pandas.DataFrame({"n_forget": [2049.0], "forget_fraction": [0.05]}))
-        'Higgs (about 51,200 rows, not 100,000)'
-    """
-    size = tell_size(dataset, runs)
-    return f"{title_of(dataset)} ({size})" if size else title_of(dataset)
-
-
-def _compute_conditions(results: "pd.DataFrame", table: str, study: str) -> list[Number]:
-    quoted = _quote(table, study)
+def _find_range(runs: "pd.DataFrame", over: list[str], *, n_means: int, **keys: Any) -> list[Number]:
+    """Lowest and highest mean over these keys, each with the spread of its runs."""
+    groups = runs.dropna(subset=["m4"]).groupby(over)["m4"].agg(["mean", "std", "size"])
+    if groups.empty:
+        return []
+    shared: dict[str, Any] = {"n": int(groups["size"].sum()), "n_paper": N_SEEDS * n_means, "source": "section 5.5"}
+    shared |= {"is_comparable": is_of_full_size(runs), **keys}
     found = []
-    for keys, runs in split_by(main_rows(results, study), *_ROW_KEYS):
-        shared: dict[str, Any] = {"n_paper": N_SEEDS, "study": study, **keys}
-        numbers = [
-            *summarise(runs, "m4", ["mean", "sd"], **shared),
-            *summarise(runs, "m2", ["mean", "sd"], **shared),
-            *summarise(runs, "m4_held_out", ["mean"], **shared),
-            *summarise(runs, "test_accuracy", ["mean"], **shared),
-            *summarise(runs, "n_forget", ["mean"], **shared),
-        ]
-        found += _annotate(numbers, runs)
-        place = tuple(keys[key] for key in _ROW_KEYS)
-        for column, value in quoted.get(place, {}).items():
-            found.append(Number(column=f"{column}_paper", value=value, n=len(runs), **shared))
+    for name, place in (("lowest", groups["mean"].argmin()), ("highest", groups["mean"].argmax())):
+        mean, sd, _ = groups.iloc[int(place)]
+        found.append(Number(column=f"m4_{name}", value=float(mean), **shared))
+        note = NO_SPREAD if math.isnan(sd) else ""
+        found.append(Number(column=f"m4_{name}_sd", value=float(sd), note=note, **shared))
     return found
 
 
-def _quote(table: str, study: str) -> dict[tuple[Any, ...], dict[str, float]]:
-    published = load_table(table)
-    quoted: dict[tuple[Any, ...], dict[str, float]] = {}
-    for record in published[published["study"] == study].to_dict("records"):
-        quoted.setdefault(tuple(record[key] for key in _ROW_KEYS), {})[record["column"]] = record["paper"]
-    return quoted
+def tell_size(dataset: str, runs: "pd.DataFrame") -> str:
+    """How the rows of a dataset differ in number from the paper's; empty where they do not.
+
+    Example:
+        >>> import pandas
+        >>> tell_size("higgs", pandas.DataFrame({"n_forget": [2049.0], "forget_fraction": [0.05]}))
+        'about 51,200 rows, not 100,000'
+    """
+    entry = DATASETS.get(dataset)
+    expected = entry.paper_rows if isinstance(entry, TabularSet) else 0
+    if not expected or runs.empty:
+        return ""
+    n_rows = float(round((runs["n_forget"] / runs["forget_fraction"]).median() / _TRAIN_SHARE, -2))
+    return "" if n_rows >= 0.98 * expected else f"about {n_rows:,.0f} rows, not {expected:,}"
 
 
-def _annotate(numbers: Sequence[Number], runs: "pd.DataFrame") -> list[Number]:
+def _annotate(numbers: list[Number], runs: "pd.DataFrame") -> list[Number]:
     size, is_full = tell_size(numbers[0].dataset, runs), is_of_full_size(runs)
     return [replace(number, note=number.note or size, is_comparable=is_full) for number in numbers]
 
 
-def _find_range(runs: "pd.DataFrame", over: Sequence[str], *, n_means: int, **keys: Any) -> list[Number]:
-    """Lowest and highest mean over these keys, each with the spread of its runs."""
-    groups = runs.dropna(subset=["m4"]).groupby(list(over))["m4"].agg(["mean", "std", "size"])
-    shared: dict[str, Any] = {"n_paper": N_SEEDS * n_means, "source": SOURCE, **keys}
-    shared["is_comparable"] = is_of_full_size(runs)
-    if groups.empty:
+def compute_face_controls(results: "pd.DataFrame") -> list[Number]:
+    """M4 of the forgotten identities before unlearning, beside the paper's and four controls, by fraction and choice.
+
+    The oracle never saw them; held-out identities neither model saw; placebo sets are other identities of about the
+    same number of images in the forget role, and the permutation test asks how extreme the forgotten ones are among
+    them. p-values of seeds are combined by a rule that holds whatever their dependence.
+    """
+    rows = rows_of(results, "faces", _BOTH)
+    found = []
+    for keys, runs in split_by(rows, "dataset", "architecture", "forget_choice", "forget_fraction"):
+        original, oracle = (runs[runs["method"] == method] for method in _BOTH)
+        shared: dict[str, Any] = {"n_paper": N_SEEDS, "study": "faces", **keys}
+        found += summarise(original, "m4", ["mean", "sd"], name="m4_original", **shared)
+        found += summarise(oracle, "m4", ["mean", "sd"], name="m4_oracle", **shared)
+        found += _state_interval("m4_difference", pair_models(runs), **shared)
+        found += summarise(original, "m4_held_out", ["mean", "sd"], **shared)
+        for column in ("n_groups", "n_forget", "m4_placebo", "m4_placebo_low", "m4_placebo_high"):
+            found += summarise(original, column, ["mean"], **shared)
+        found += _state_published(original, keys, n=len(original), **shared)
+        found += _state_p_values(original, "m4_original_p", **shared) + _state_p_values(oracle, "m4_oracle_p", **shared)
+    return found
+
+
+def compute_clinical_leak(results: "pd.DataFrame") -> list[Number]:
+    """M4 when documents are split by distinct text, when they are split by row, and the difference."""
+    rows = rows_of(results, "clinical", _BOTH)
+    if LEAKING_SET not in set(rows["dataset"]):
         return []
     found = []
-    for name, place in (("lowest", groups["mean"].argmin()), ("highest", groups["mean"].argmax())):
-        mean, sd, _ = groups.iloc[int(place)]
-        n = int(groups["size"].sum())
-        note = "one run has no spread" if math.isnan(sd) else ""
-        found.append(Number(column=f"m4_{name}", value=float(mean), n=n, **shared))
-        found.append(Number(column=f"m4_{name}_sd", value=float(sd), n=n, note=note, **shared))
+    for keys, runs in split_by(rows, "architecture", "forget_fraction", "method"):
+        shared: dict[str, Any] = {"n_paper": N_SEEDS, "study": "clinical", **keys}
+        is_leaking = runs["dataset"] == LEAKING_SET
+        found += summarise(runs[~is_leaking], "m4", ["mean", "sd"], name="m4_distinct", **shared)
+        found += summarise(runs[is_leaking], "m4", ["mean", "sd"], name="m4_rows", **shared)
+        leak = difference_interval(runs.loc[is_leaking, "m4"], runs.loc[~is_leaking, "m4"])
+        found += _state_interval("m4_leak", leak, **shared)
     return found
+
+
+def pair_models(runs: "pd.DataFrame") -> Interval:
+    """M4 of the original minus M4 of the oracle of the same seed and forget set, over seeds.
+
+    Example:
+        >>> import pandas
+        >>> runs = pandas.DataFrame({"seed": [0, 0], "forget_seed": [9, 9], "m4": [0.75, 0.5]})
+        >>> pair_models(runs.assign(method=["original", "oracle"])).value
+        0.25
+    """
+    table = runs[runs["method"].isin(_BOTH)].pivot_table(index=["seed", "forget_seed"], columns="method", values="m4")
+    both = table.reindex(columns=list(_BOTH))
+    return mean_interval((both["original"] - both["oracle"]).to_numpy())
+
+
+def _state_interval(column: str, interval: Interval, **shared: Any) -> list[Number]:
+    note = NO_SPREAD if interval.n else NOT_MEASURED
+    ends = {"": interval.value, "_low": interval.low, "_high": interval.high}
+    return [
+        Number(column=f"{column}{end}", value=value, n=interval.n, note=note if math.isnan(value) else "", **shared)
+        for end, value in ends.items()
+    ]
+
+
+def _state_published(original: "pd.DataFrame", keys: Mapping[str, Any], **shared: Any) -> list[Number]:
+    """The paper's M4 of randomly chosen faces, and 1 where the range of placebo sets holds it, 0 where it does not."""
+    table = load_table("14")
+    is_chosen = (table["column"] == "m4_mean") & (table["method"] == "original")
+    for key in ("dataset", "architecture", "forget_fraction"):
+        is_chosen &= table[key] == keys[key]
+    if keys["forget_choice"] != "random" or not is_chosen.any():
+        return []
+    paper = float(table.loc[is_chosen, "paper"].iloc[0])
+    low, high = (float(original[f"m4_placebo_{end}"].mean()) for end in ("low", "high"))
+    is_known = not (math.isnan(low) or math.isnan(high))
+    holds, note = (float(low <= paper <= high), "") if is_known else (math.nan, NOT_MEASURED)
+    return [
+        Number(column="m4_original_mean_paper", value=paper, **shared),
+        Number(column="m4_placebo_holds_paper", value=holds, note=note, **shared),
+    ]
+
+
+def _state_p_values(runs: "pd.DataFrame", name: str, **shared: Any) -> list[Number]:
+    known = runs["m4_placebo_p"].dropna()
+    note = "" if len(known) else NOT_MEASURED
+    values = {
+        "median": float(known.median()),
+        "min": float(known.min()),
+        "max": float(known.max()),
+        "combined": combine_p_values(known.to_numpy()),
+    }
+    return [
+        Number(column=f"{name}_{end}", value=value, n=len(known), note=note, **shared) for end, value in values.items()
+    ]

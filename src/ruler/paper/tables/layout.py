@@ -1,70 +1,53 @@
 """How a table is set: which numbers stand in which row and column, and how each is printed."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+import tomllib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from ruler.paper.names import rank_of, title_of
+from ruler.paper.results import rank_condition, title_of
+from ruler.paper.tables.numbers import Number, identify
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 @dataclass(frozen=True)
-class Cell:
-    """A printed cell: text, and the marks that each format writes in its own way."""
+class Printed:
+    """Text of a table, and the marks that each format writes in its own way."""
 
     text: str
     stars: int = 0
     is_bold: bool = False
 
 
-Print = Callable[[float, float], Cell]  # value and, for a count, its total
+def print_value(style: str, value: float, out_of: float = math.nan) -> Printed:
+    """A number in one of the styles of ``layouts.toml``.
 
-
-def print_fixed(decimals: int, *, signed: bool = False) -> Print:
-    """Fixed decimals, with a sign where the paper writes one.
-
-    Example:
-        >>> print_fixed(2, signed=True)(0.5, float("nan")).text
-        '+0.50'
-    """
-    sign = "+" if signed else ""
-    return lambda value, out_of: Cell(f"{value:{sign}.{decimals}f}")
-
-
-def print_p(value: float, out_of: float) -> Cell:
-    """A p-value with the paper's stars.
+    Args:
+        style: A number format; ``p``, with the paper's stars; ``membership``, bold outside the pass window of 0.05
+            around chance; ``count``, bold when not all; or ``answer``, for yes or no.
+        value: The number.
+        out_of: The total of a count that has one.
 
     Example:
-        >>> print_p(0.0004, float("nan"))
-        Cell(text='<0.001', stars=3, is_bold=False)
+        >>> print_value("+.2f", 0.5).text, print_value("answer", 0.0).text
+        ('+0.50', 'no')
+        >>> print_value("p", 0.0004)
+        Printed(text='<0.001', stars=3, is_bold=False)
     """
-    stars = sum(value < level for level in (0.05, 0.01, 0.001))
-    return Cell("<0.001" if value < 0.001 else f"{value:.3f}", stars=stars)
-
-
-def print_membership(value: float, out_of: float) -> Cell:
-    """Accuracy of a membership attack, bold outside the pass window of 0.05 around chance."""
-    return Cell(f"{value:.3f}", is_bold=round(abs(value - 0.5), 9) >= 0.05)
-
-
-def print_count(value: float, out_of: float) -> Cell:
-    """A count, out of its total where it has one; bold when not all."""
-    if math.isnan(out_of):
-        return Cell(f"{value:.0f}")
-    return Cell(f"{value:.0f}/{out_of:.0f}", is_bold=value < out_of)
-
-
-def print_answer(value: float, out_of: float) -> Cell:
-    """1 as yes, 0 as no.
-
-    Example:
-        >>> print_answer(0.0, float("nan")).text
-        'no'
-    """
-    return Cell("yes" if value else "no")
+    if style == "p":
+        stars = sum(value < level for level in (0.05, 0.01, 0.001))
+        return Printed("<0.001" if value < 0.001 else f"{value:.3f}", stars=stars)
+    if style == "membership":
+        return Printed(f"{value:.3f}", is_bold=round(abs(value - 0.5), 9) >= 0.05)
+    if style == "count":
+        return Printed(f"{value:.0f}" if math.isnan(out_of) else f"{value:.0f}/{out_of:.0f}", is_bold=value < out_of)
+    if style == "answer":
+        return Printed("yes" if value else "no")
+    return Printed(f"{value:{style}}")
 
 
 @dataclass(frozen=True)
@@ -72,44 +55,76 @@ class Column:
     """One printed column.
 
     Args:
-        header: Its heading.
-        column: Name of the number.
-        style: How to print it.
         group: Heading over several columns.
-        keys: Keys of the number beyond those of the row.
+        header: Its heading; empty for the name of the method in ``keys``.
+        column: Name of the number.
+        style: How to print it, see ``print_value``.
         spread: Name of a second number, printed after a plus-minus sign.
+        keys: Keys of the number beyond those of the row.
     """
 
+    group: str
     header: str
     column: str
-    style: Print
-    group: str = ""
-    keys: Mapping[str, Any] = field(default_factory=dict)
+    style: str
     spread: str = ""
+    keys: Mapping[str, Any] = field(default_factory=dict)
 
-    def name(self, column: str) -> str:
-        """What one of its numbers is called in a CSV file."""
-        telling = (str(value) for key, value in self.keys.items() if key != "other_method")
-        return "_".join([column, *telling])
+    @property
+    def title(self) -> str:
+        """Its heading; the method's name where none is given."""
+        return self.header or title_of(self.keys["method"])
+
+
+Compute = Callable[["pd.DataFrame"], list[Number]]
+"""Results -> numbers; none where the study was not run."""
 
 
 @dataclass(frozen=True)
-class Layout:
-    """Rows by keys, a little space where the first key changes; columns by number."""
+class PaperTable:
+    """A table of the paper, or one of ours.
 
+    Args:
+        compute: Results -> its numbers.
+        caption: What it shows.
+        rows: Keys that make a row, with a little space where the first one changes; none where nothing is printed.
+        columns: Its columns.
+        name: What a table of ours is called; empty for the paper's own, which have numbers.
+    """
+
+    compute: Compute
     caption: str
-    rows: tuple[str, ...]
-    columns: tuple[Column, ...]
-    first: tuple[str, ...] = ()  # values of a key that stand before all others
+    rows: tuple[str, ...] = ()
+    columns: tuple[Column, ...] = ()
+    name: str = ""
+
+    @property
+    def title(self) -> str:
+        """What it shows, in one line."""
+        return self.caption.partition(". ")[0].rstrip(".")
+
+
+def read_tables(computes: Mapping[str, Compute]) -> dict[str, PaperTable]:
+    """Tables by name, set as ``layouts.toml`` says."""
+    with files("ruler.paper").joinpath("layouts.toml").open("rb") as stream:
+        layouts = tomllib.load(stream)
+    tables = {}
+    for name, compute in computes.items():
+        layout = layouts[name]
+        columns = tuple(Column(*entries) for entries in layout.get("columns", ()))
+        tables[name] = PaperTable(
+            compute, layout["caption"], tuple(layout.get("rows", ())), columns, layout.get("name", "")
+        )
+    return tables
 
 
 @dataclass(frozen=True)
-class Row:
-    """A printed row: its labels and cells, its unrounded numbers by name, and the runs behind each at least."""
+class PrintedRow:
+    """A row ready to be typeset: labels, cells, unrounded numbers by name, least number of runs, reasons for gaps."""
 
     keys: tuple[Any, ...]
     labels: tuple[str, ...]
-    cells: tuple[Cell, ...]
+    cells: tuple[Printed, ...]
     numbers: Mapping[str, float]
     runs: str
     notes: tuple[str, ...]
@@ -119,11 +134,13 @@ class Row:
 class PrintedTable:
     """A table ready to be typeset."""
 
-    caption: str
-    row_headers: tuple[str, ...]
-    row_keys: tuple[str, ...]
-    columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
+    table: PaperTable
+    rows: tuple[PrintedRow, ...]
+
+    @property
+    def headers(self) -> tuple[str, ...]:
+        """Headings of the row labels."""
+        return tuple(_HEADERS[key] for key in self.table.rows)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -139,80 +156,56 @@ _HEADERS = {
     "forget_choice": "Identities",
     "forget_fraction": "Forget fraction",
 }
+# Keys that tell the numbers of a table apart, and what stands for "no such key".
+_MATCHED: dict[str, Any] = {**dict.fromkeys((*list(_HEADERS)[:-1], "baseline"), ""), "forget_fraction": None}
+_MATCHED |= {"learning_rate": None}
 
 
-def arrange(numbers: "pd.DataFrame", layout: Layout) -> PrintedTable:
-    """Numbers in the rows and columns of the layout; what is not there stays an empty cell."""
-    found = {(record["column"], *_identify(record)): record for record in numbers.to_dict("records")}
-    combinations = {tuple(record[key] for key in layout.rows) for record in found.values()}
-    ordered = sorted(combinations, key=lambda values: _rank(layout, values))
-    return PrintedTable(
-        caption=layout.caption,
-        row_headers=tuple(_HEADERS[key] for key in layout.rows),
-        row_keys=layout.rows,
-        columns=layout.columns,
-        rows=tuple(_set_row(found, layout, values) for values in ordered),
-    )
+def arrange(numbers: "pd.DataFrame", table: PaperTable) -> PrintedTable:
+    """Numbers in the rows and columns of the table; what is not there stays an empty cell."""
+    found = {identify(record, ("column", *_MATCHED)): record for record in numbers.to_dict("records")}
+    rows = {tuple(record[key] for key in table.rows) for record in found.values()}
+    places = sorted((dict(zip(table.rows, values, strict=True)) for values in rows), key=rank_condition)
+    return PrintedTable(table, tuple(_set_row(found, table, place) for place in places))
 
 
-# Keys that tell numbers of a table apart, and what stands for "no such key".
-_MATCHED: dict[str, Any] = {"dataset": "", "architecture": "", "forget_choice": "", "method": "", "other_method": ""}
-_MATCHED |= {"baseline": "", "forget_fraction": None, "learning_rate": None}
-
-
-def _identify(record: Mapping[Any, Any]) -> tuple[Any, ...]:
-    return tuple(None if record[key] != record[key] else record[key] for key in _MATCHED)
-
-
-def _rank(layout: Layout, values: Iterable[Any]) -> list[Any]:
-    pairs = zip(layout.rows, values, strict=True)
-    return [(value not in layout.first, rank_of(key, value)) for key, value in pairs]
-
-
-def _set_row(found: Mapping[Any, Any], layout: Layout, values: tuple[Any, ...]) -> Row:
-    keys = dict(zip(layout.rows, values, strict=True))
-    picked = [_pick(found, column.column, keys | dict(column.keys)) for column in layout.columns]
-    spreads = [
-        _pick(found, column.spread, keys | dict(column.keys)) if column.spread else None for column in layout.columns
-    ]
-    present = [record for record in picked if record is not None]
-    return Row(
-        keys=values,
-        labels=tuple(_label(key, keys) for key in keys),
-        cells=tuple(map(_set_cell, layout.columns, picked, spreads)),
-        numbers=_name_numbers(layout.columns, picked, spreads),
+def _set_row(found: Mapping[Any, Any], table: PaperTable, place: Mapping[str, Any]) -> PrintedRow:
+    cells, numbers, present = [], {}, []
+    for column in table.columns:
+        keys = {**_MATCHED, **place, **column.keys}
+        record, spread = (
+            found.get((name, *(keys[key] for key in _MATCHED))) for name in (column.column, column.spread)
+        )
+        cells.append(_set_cell(column.style, record, spread))
+        present += [record] if record else []
+        telling = [str(value) for key, value in column.keys.items() if key != "other_method"]
+        for name, one in ((column.column, record), (column.spread, spread)):
+            if name:
+                numbers["_".join([name, *telling])] = one["value"] if one else math.nan
+    return PrintedRow(
+        keys=tuple(place.values()),
+        labels=tuple(_label(key, place) for key in place),
+        cells=tuple(cells),
+        numbers=numbers,
         runs=str(min((record["n"] for record in present), default="")),
         notes=tuple(record["note"] for record in present if math.isnan(record["value"]) and record["note"]),
     )
 
 
-def _pick(found: Mapping[Any, Any], column: str, keys: Mapping[str, Any]) -> Any:
-    return found.get((column, *(keys.get(key, default) for key, default in _MATCHED.items())))
-
-
-def _name_numbers(columns: tuple[Column, ...], picked: list[Any], spreads: list[Any]) -> dict[str, float]:
-    numbers = {}
-    for column, record, spread in zip(columns, picked, spreads, strict=True):
-        numbers[column.name(column.column)] = math.nan if record is None else record["value"]
-        if column.spread:
-            numbers[column.name(column.spread)] = math.nan if spread is None else spread["value"]
-    return numbers
-
-
-def _set_cell(column: Column, record: Any, spread: Any) -> Cell:
+def _set_cell(style: str, record: Any, spread: Any) -> Printed:
     if record is None:
-        return Cell("")
+        return Printed("")
     if math.isnan(record["value"]):
-        return Cell("n/a")
-    cell = column.style(record["value"], record["out_of"])
+        return Printed("n/a")
+    cell = print_value(style, record["value"], record["out_of"])
     if spread is None or math.isnan(spread["value"]):
         return cell
-    tail = column.style(spread["value"], math.nan).text.lstrip("+")
-    return Cell(f"{cell.text} ± {tail}", cell.stars, cell.is_bold)
+    tail = print_value(style, spread["value"]).text.lstrip("+")
+    return Printed(f"{cell.text} ± {tail}", cell.stars, cell.is_bold)
 
 
-def _label(key: str, keys: Mapping[str, Any]) -> str:
+def _label(key: str, place: Mapping[str, Any]) -> str:
     if key != "forget_fraction":
-        return title_of(str(keys[key]))
+        return title_of(str(place[key]))
     # Other choices than random take whole groups, whatever share of the records these hold.
-    return f"{100 * keys[key]:g}%" if keys.get("forget_choice", "random") == "random" else ""
+    return f"{100 * place[key]:g}%" if place.get("forget_choice", "random") == "random" else ""

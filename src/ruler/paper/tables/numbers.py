@@ -1,23 +1,25 @@
 """A measured number with its keys, and the statistics that summarise runs."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ruler.core.optional import load_optional
 from ruler.core.types import FloatArray
 from ruler.paper.published import NUMBER_KEYS, TEXT_KEYS
+from ruler.paper.results import split_by
 from ruler.stats import fit_random_intercept, signed_rank, signed_rank_of_means
 
 if TYPE_CHECKING:
     import pandas as pd
 
 KEYS = (*TEXT_KEYS, *NUMBER_KEYS)
-NULLS = {"m2": 0.0, "m2_mean_baseline": 0.0, "m3": 0.0, "m4": 0.5, "mia": 0.5}
+NOT_MEASURED, NO_SPREAD = "no run measured this", "one run has no spread"
+_NULLS = {"m4": 0.5, "mia": 0.5}  # of all other metrics 0
+_LEVEL = 0.95
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,15 +56,14 @@ class Number:
     learning_rate: float = math.nan
 
 
-def identify(record: Mapping[Any, Any]) -> tuple[Any, ...]:
-    """What tells a number of a table from all others: its table, column and keys, NaN as None.
+def identify(record: Mapping[Any, Any], keys: Iterable[str] = ("table", "column", *KEYS)) -> tuple[Any, ...]:
+    """What tells a number from all others: its table, column and keys, NaN as None.
 
     Example:
         >>> identify({"table": "1", "column": "m2_mean", **dict.fromkeys(KEYS, float("nan"))})[:3]
         ('1', 'm2_mean', None)
     """
-    values = (record[name] for name in ("table", "column", *KEYS))
-    return tuple(None if value != value else value for value in values)
+    return tuple(None if record[key] != record[key] else record[key] for key in keys)
 
 
 def as_frame(numbers: Iterable[Number]) -> "pd.DataFrame":
@@ -72,26 +73,19 @@ def as_frame(numbers: Iterable[Number]) -> "pd.DataFrame":
         >>> as_frame([Number(column="m4_mean", value=0.5, n=10, n_paper=10)]).value.tolist()
         [0.5]
     """
-    pandas = load_optional("pandas", "computing the tables")
+    import pandas as pd
+
     columns = [field.name for field in fields(Number)]
-    records = [[getattr(number, name) for name in columns] for number in numbers]
-    frame: pd.DataFrame = pandas.DataFrame(records, columns=columns)
-    return frame
+    return pd.DataFrame([[getattr(number, name) for name in columns] for number in numbers], columns=columns)
 
 
 def summarise(
-    rows: "pd.DataFrame",
-    metric: str,
-    statistics: Iterable[str],
-    *,
-    n_paper: int,
-    name: str = "",
-    **keys: Any,
+    rows: "pd.DataFrame", metric: str, statistics: Iterable[str], *, n_paper: int, name: str = "", **keys: Any
 ) -> list[Number]:
     """Summary numbers of one metric over runs.
 
     Args:
-        rows: Results, one row a run; runs where the metric is NaN do not count.
+        rows: Results, one row per run; runs where the metric is NaN do not count.
         metric: Column to summarise.
         statistics: Of ``mean``, ``sd``, ``p_mixed``, ``icc``, ``p_wilcoxon``, ``rank_biserial``,
             ``p_wilcoxon_datasets``, ``rank_biserial_datasets``.
@@ -107,73 +101,130 @@ def summarise(
     """
     values = rows[metric].to_numpy(dtype=np.float64, na_value=np.nan)  # columns, for a frame of them takes far longer
     is_measured = ~np.isnan(values)
-    values, groups = values[is_measured], rows["dataset"].to_numpy(dtype=str)[is_measured]
+    values, datasets = values[is_measured], rows["dataset"].to_numpy(dtype=str)[is_measured]
     found = []
     for statistic in statistics:
-        value, note = _compute(statistic, values, groups, NULLS.get(metric, 0.0))
+        value, note = _compute(statistic, values, datasets, _NULLS.get(metric, 0.0))
         column = f"{name or metric}_{statistic}"
         found.append(Number(column=column, value=value, n=len(values), n_paper=n_paper, note=note, **keys))
     return found
 
 
-Answer = tuple[float, str]
-Groups = npt.NDArray[Any]
+def summarise_each(
+    rows: "pd.DataFrame", by: Iterable[str], metrics: Iterable[str], statistics: Iterable[str], **keys: Any
+) -> list[Number]:
+    """``summarise`` for each combination of the keys ``by`` and each metric."""
+    return [
+        number
+        for place, runs in split_by(rows, *by)
+        for metric in metrics
+        for number in summarise(runs, metric, statistics, **keys, **place)
+    ]
 
 
-def _compute(statistic: str, values: FloatArray, groups: Groups, null: float) -> Answer:
+def _compute(statistic: str, values: FloatArray, datasets: npt.NDArray[Any], null: float) -> tuple[float, str]:
+    """A statistic, and the reason where it is NaN."""
     if len(values) == 0:
-        return math.nan, "no run measured this"
-    return _STATISTICS[statistic](values, groups, null)
+        return math.nan, NOT_MEASURED
+    if statistic == "mean":
+        return float(np.mean(values)), ""
+    if statistic == "sd":
+        return (float(np.std(values, ddof=1)), "") if len(values) > 1 else (math.nan, NO_SPREAD)
+    if statistic in ("p_mixed", "icc"):
+        fit = fit_random_intercept(values, datasets, null)
+        if statistic == "icc":
+            return fit.icc, fit.note
+        # The paper gives no p-value where the fit is singular: a variance of zero makes the Wald test unsound.
+        return (math.nan if fit.is_singular else fit.p_value), fit.note
+    is_by_dataset = statistic.endswith("_datasets")
+    test = signed_rank_of_means(values, datasets, null) if is_by_dataset else signed_rank(values, null)
+    return (test.p_value if statistic.startswith("p_") else test.rank_biserial), test.note
 
 
-def _mean(values: FloatArray, groups: Groups, null: float) -> Answer:
-    return float(np.mean(values)), ""
+@dataclass(frozen=True)
+class Interval:
+    """An estimate from ``n`` runs and its 95% interval; the ends are NaN where the runs are too few."""
+
+    value: float
+    low: float
+    high: float
+    n: int
 
 
-def _sd(values: FloatArray, groups: Groups, null: float) -> Answer:
-    if len(values) < 2:
-        return math.nan, "one run has no spread"
-    return float(np.std(values, ddof=1)), ""
+def mean_interval(values: npt.ArrayLike) -> Interval:
+    """Mean of independent runs with Student's 95% interval.
+
+    Args:
+        values: (n,) one value per run; NaN does not count.
+
+    Example:
+        >>> found = mean_interval([0.1, 0.2, 0.3])
+        >>> round(found.value, 3), round(found.low, 3), found.n
+        (0.2, -0.048, 3)
+    """
+    known = _drop_missing(values)
+    n = len(known)
+    if n < 2:
+        return Interval(float(known[0]) if n else math.nan, math.nan, math.nan, n)
+    error = float(np.std(known, ddof=1)) / math.sqrt(n)
+    return _reach(float(np.mean(known)), error, n - 1, n)
 
 
-def _p_mixed(values: FloatArray, groups: Groups, null: float) -> Answer:
-    # The paper gives no p-value where the fit is singular: a variance of zero makes the Wald test unsound.
-    fit = fit_random_intercept(values, groups, null)
-    return (math.nan, fit.note) if fit.is_singular else (fit.p_value, fit.note)
+def difference_interval(first: npt.ArrayLike, second: npt.ArrayLike) -> Interval:
+    """Mean of the first sample minus mean of the second, with Welch's 95% interval.
+
+    Args:
+        first, second: (n,), (m,) one value per run, not paired; NaN does not count.
+
+    Example:
+        >>> found = difference_interval([0.6, 0.7], [0.4, 0.5])
+        >>> round(found.value, 3), found.low < 0 < found.high
+        (0.2, True)
+    """
+    samples = _drop_missing(first), _drop_missing(second)
+    n = min(map(len, samples))
+    if n == 0:
+        return Interval(math.nan, math.nan, math.nan, 0)
+    difference = float(np.mean(samples[0]) - np.mean(samples[1]))
+    if n < 2:
+        return Interval(difference, math.nan, math.nan, n)
+    parts = [float(np.var(sample, ddof=1)) / len(sample) for sample in samples]
+    freedom = n - 1.0  # the smallest that Welch's formula can give; exact where one sample does not vary
+    if min(parts) > 0:
+        weights = sum(part**2 / (len(sample) - 1) for part, sample in zip(parts, samples, strict=True))
+        freedom = sum(parts) ** 2 / weights
+    return _reach(difference, math.sqrt(sum(parts)), freedom, n)
 
 
-def _icc(values: FloatArray, groups: Groups, null: float) -> Answer:
-    fit = fit_random_intercept(values, groups, null)
-    return fit.icc, fit.note
+def combine_p_values(p_values: npt.ArrayLike) -> float:
+    """One p-value of several that may depend on each other in any way: Rueger's rule, n/k times the k-th smallest.
+
+    Seeds share their records, so their p-values are not independent and must not be multiplied. k is the middle.
+
+    Args:
+        p_values: (n,) each in [0, 1]; NaN does not count.
+
+    Returns:
+        In [0, 1]; NaN without any p-value.
+
+    Example:
+        >>> round(combine_p_values([0.01, 0.02, 0.03, 0.5, 0.9]), 3)
+        0.05
+    """
+    known = np.sort(_drop_missing(p_values))
+    if len(known) == 0:
+        return math.nan
+    middle = (len(known) + 1) // 2
+    return min(1.0, float(known[middle - 1]) * len(known) / middle)
 
 
-def _p_wilcoxon(values: FloatArray, groups: Groups, null: float) -> Answer:
-    test = signed_rank(values, null)
-    return test.p_value, test.note
+def _drop_missing(values: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    array = np.asarray(values, dtype=np.float64)
+    return array[~np.isnan(array)]
 
 
-def _rank_biserial(values: FloatArray, groups: Groups, null: float) -> Answer:
-    test = signed_rank(values, null)
-    return test.rank_biserial, test.note
+def _reach(value: float, error: float, freedom: float, n: int) -> Interval:
+    from scipy.stats import t
 
-
-def _p_wilcoxon_datasets(values: FloatArray, groups: Groups, null: float) -> Answer:
-    test = signed_rank_of_means(values, groups, null)
-    return test.p_value, test.note
-
-
-def _rank_biserial_datasets(values: FloatArray, groups: Groups, null: float) -> Answer:
-    test = signed_rank_of_means(values, groups, null)
-    return test.rank_biserial, test.note
-
-
-_STATISTICS: dict[str, Callable[[FloatArray, Groups, float], Answer]] = {
-    "mean": _mean,
-    "sd": _sd,
-    "p_mixed": _p_mixed,
-    "icc": _icc,
-    "p_wilcoxon": _p_wilcoxon,
-    "rank_biserial": _rank_biserial,
-    "p_wilcoxon_datasets": _p_wilcoxon_datasets,
-    "rank_biserial_datasets": _rank_biserial_datasets,
-}
+    reach = float(t.ppf(0.5 + _LEVEL / 2, freedom)) * error
+    return Interval(value, value - reach, value + reach, n)

@@ -1,0 +1,276 @@
+"""What section 5.5 finds, each finding confirmed or refuted by our numbers under a rule stated beforehand."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from ruler.experiment.settings import APPROXIMATE_METHODS
+from ruler.paper.published import load_table
+from ruler.paper.results import (
+    CONDITION,
+    DIAGNOSTIC_STUDIES,
+    N_SEEDS,
+    gather_conditions,
+    main_rows,
+    title_of,
+)
+from ruler.paper.tables.diagnostics import pair_models, tell_size
+from ruler.paper.tables.numbers import difference_interval
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Outcome = Literal["confirmed", "partly confirmed", "refuted", "not judged", "not run"]
+NEAR, FAR, HIGH, CLINICAL_NEAR = 0.03, 0.10, 0.15, 0.04
+RULE = (
+    "Confirmed: every check holds. Refuted: fewer than half do. Partly confirmed: anything between. Not judged: a "
+    f"check has fewer than the paper's {N_SEEDS} seeds."
+)
+Place = Mapping[Any, Any]  # the keys of a published number
+
+
+@dataclass(frozen=True)
+class Check:
+    """One number that a finding rests on.
+
+    Args:
+        label: Where it was measured.
+        paper: The published number; NaN where the paper has none.
+        ours: Our number; NaN where it was not measured.
+        control: The number that it is to be read beside.
+        n: Seeds behind ours.
+        holds: Whether ours meets the finding's rule; None with too few seeds.
+    """
+
+    label: str
+    paper: float
+    ours: float
+    control: float
+    n: int
+    holds: bool | None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A statement of the paper and how it is checked.
+
+    Args:
+        claim: The statement.
+        rule: When a check holds.
+        control: What the control of a check is.
+        check: Measured conditions -> checks, one for each number the statement rests on.
+    """
+
+    claim: str
+    rule: str
+    control: str
+    check: "Callable[[_Measured], list[Check]]"
+
+
+def check_findings(results: "pd.DataFrame") -> "pd.DataFrame":
+    """Which findings of section 5.5 do these results confirm?
+
+    Args:
+        results: Checked results, one row per finished cell.
+
+    Returns:
+        One row per check: ``finding`` (number), ``claim``, ``outcome``, ``rule``, ``label``, ``paper``, ``ours``,
+        ``control``, ``n``, ``holds``, ``control_name``. Empty where no diagnostic study was run in full.
+    """
+    import pandas as pd
+
+    full = results[results["size"] == "full"]
+    measured = _Measured(full)
+    records = []
+    for number, finding in enumerate(FINDINGS, start=1):
+        checks = finding.check(measured)
+        shared = {"finding": number, "claim": finding.claim, "outcome": judge(checks), "rule": finding.rule}
+        records += [{**shared, **asdict(check), "control_name": finding.control} for check in checks]
+    frame = pd.DataFrame.from_records(records)
+    return frame if full["study"].isin(DIAGNOSTIC_STUDIES).any() else frame.iloc[:0]
+
+
+def judge(checks: Sequence[Check]) -> Outcome:
+    """Is a finding confirmed, given its checks? ``RULE`` in code.
+
+    Example:
+        >>> held, failed = (Check("", 0.5, 0.5, 0.5, 5, holds) for holds in (True, False))
+        >>> judge([held, held]), judge([held, failed]), judge([held, failed, failed])
+        ('confirmed', 'partly confirmed', 'refuted')
+    """
+    if not any(check.n for check in checks):
+        return "not run"
+    if any(check.holds is None for check in checks):
+        return "not judged"
+    n_held = sum(bool(check.holds) for check in checks)
+    if n_held == len(checks):
+        return "confirmed"
+    return "refuted" if 2 * n_held < len(checks) else "partly confirmed"
+
+
+class _Measured:
+    """Conditions of all diagnostic studies, found by the keys of a published number."""
+
+    def __init__(self, results: "pd.DataFrame") -> None:
+        self._rows = {study: main_rows(results, study) for study in DIAGNOSTIC_STUDIES}
+        self._conditions = {
+            (study, *(row[key] for key in CONDITION)): row
+            for study in DIAGNOSTIC_STUDIES
+            for row in gather_conditions(results, study).to_dict("records")
+        }
+
+    def find(self, number: Place, **other: Any) -> Mapping[Any, Any]:
+        """The condition of a published number, or of one with other keys; NaN and no runs where it was not run."""
+        place = {**number, **other}
+        missing = {"m4": math.nan, "m4_held_out": math.nan, "n": 0}
+        return self._conditions.get((place["study"], *(place[key] for key in CONDITION)), missing)
+
+    def list_runs(self, number: Place, *methods: str) -> "pd.DataFrame":
+        """Runs of these methods under the other keys of a published number."""
+        rows = self._rows[number["study"]]
+        for key in CONDITION[:3]:
+            rows = rows[rows[key] == number[key]]
+        return rows[rows["method"].isin(methods)]
+
+    def label(self, number: Place, keys: Iterable[str]) -> str:
+        """A published number by some of its keys, and how the rows of its dataset differ from the paper's."""
+        texts = (f"{100 * number[key]:g}%" if key == "forget_fraction" else title_of(number[key]) for key in keys)
+        rows = self._rows[number["study"]]
+        size = tell_size(number["dataset"], rows[rows["dataset"] == number["dataset"]])
+        return ", ".join(texts) + (f" ({size})" if size else "")
+
+
+def _published(table: str, study: str, *methods: str) -> list[dict[Any, Any]]:
+    numbers = load_table(table)
+    picked = numbers[(numbers["study"] == study) & (numbers["column"] == "m4_mean") & numbers["method"].isin(methods)]
+    return picked.to_dict("records")
+
+
+def _make(label: str, paper: float, ours: float, control: float, n: int, is_met: bool) -> Check:
+    return Check(label, paper, ours, control, n, is_met if n >= N_SEEDS and not math.isnan(ours) else None)
+
+
+def _check_ranks(
+    measured: _Measured,
+    numbers: Sequence[Place],
+    is_met: Callable[[float], bool],
+    *keys: str,
+    is_against_oracle: bool = False,
+) -> list[Check]:
+    """M4 of each published number's condition, beside held-out records or beside the same records in the oracle."""
+    checks = []
+    for number in numbers:
+        row, oracle = measured.find(number), measured.find(number, method="oracle")
+        control = float(oracle["m4"]) if is_against_oracle else row["m4_held_out"]
+        label = measured.label(number, keys)
+        checks.append(_make(label, number["paper"], row["m4"], control, row["n"], is_met(row["m4"])))
+    return checks
+
+
+def _check_over_displacement(measured: _Measured) -> list[Check]:
+    checks = []
+    for number in _published("13", "images", "neggrad_plus", "scrub"):
+        if number["architecture"] == "resnet18":
+            deep, small = measured.find(number), measured.find(number, architecture="small_cnn")
+            label, n = measured.label(number, ("dataset", "method")), min(deep["n"], small["n"])
+            is_met = deep["m4"] < 0.5 - FAR <= small["m4"]
+            checks.append(_make(label, number["paper"], deep["m4"], small["m4"], n, is_met))
+    return checks
+
+
+def _check_higgs(measured: _Measured) -> list[Check]:
+    after, before = (
+        next(
+            number
+            for number in _published("12", "large-tabular", method)
+            if (number["dataset"], number["architecture"]) == ("higgs", "ft_transformer")
+        )
+        for method in ("neggrad_plus", "original")
+    )
+    [above] = _check_ranks(measured, [after], lambda value: value > 0.5 + NEAR, "dataset", "architecture")
+    rise = difference_interval(*(measured.list_runs(number, number["method"])["m4"] for number in (after, before)))
+    paper, control = after["paper"] - before["paper"], measured.find(before)["m4"]
+    return [above, _make("rise over the original model", paper, rise.value, control, rise.n, rise.low > 0)]
+
+
+def _check_memorisation(measured: _Measured) -> list[Check]:
+    checks = []
+    for number in _published("14", "faces", "original"):
+        excess = pair_models(measured.list_runs(number, "original", "oracle"))
+        control = float(measured.find(number, method="oracle")["m4"])
+        label = measured.label(number, ("forget_fraction",))
+        checks.append(_make(label, math.nan, excess.value, control, excess.n, excess.low > 0))
+    return checks
+
+
+def _is_near(value: float, reach: float = NEAR) -> bool:
+    return abs(value - 0.5) < reach
+
+
+FINDINGS = (
+    Finding(
+        "Original models lie near 0.50 on large tables and images.",
+        f"M4 is within {NEAR:g} of 0.50: the largest published distance, 0.013, and two standard errors of a mean of "
+        "five runs with the published spread.",
+        "M4 of held-out records",
+        lambda measured: _check_ranks(
+            measured,
+            _published("12", "large-tabular", "original") + _published("13", "images", "original"),
+            _is_near,
+            *("dataset", "architecture"),
+        ),
+    ),
+    Finding(
+        "NegGrad+ and SCRUB push M4 far below 0.50 on ResNet-18 but not on the three-layer CNN.",
+        f"M4 is more than {FAR:g} below 0.50 on ResNet-18, and not on the CNN.",
+        "M4 on the CNN",
+        _check_over_displacement,
+    ),
+    Finding(
+        "NegGrad+ raises M4 above 0.50 on Higgs with the FT-Transformer.",
+        f"M4 is more than {NEAR:g} above 0.50; the rise over the original model's M4 has a 95% interval above zero.",
+        "M4 of held-out records; M4 of the original model",
+        _check_higgs,
+    ),
+    Finding(
+        "On faces M4 is high before unlearning.",
+        f"M4 is more than {HIGH:g} above 0.50, the distance that the paper calls substantial.",
+        "M4 of the same faces in the oracle",
+        lambda measured: _check_ranks(
+            measured,
+            _published("14", "faces", "original"),
+            lambda value: value > 0.5 + HIGH,
+            "forget_fraction",
+            is_against_oracle=True,
+        ),
+    ),
+    Finding(
+        "The high M4 on faces is memorisation of identities that the model was trained on.",
+        "M4 of the original minus M4 of the oracle, which was not trained on them, has a 95% interval above zero.",
+        "M4 of the same faces in the oracle",
+        _check_memorisation,
+    ),
+    Finding(
+        "On faces no method returns M4 to its null.",
+        f"M4 after unlearning is not within {NEAR:g} of 0.50.",
+        "M4 of held-out identities",
+        lambda measured: _check_ranks(
+            measured,
+            _published("14", "faces", *APPROXIMATE_METHODS),
+            lambda value: not _is_near(value),
+            *("method", "forget_fraction"),
+        ),
+    ),
+    Finding(
+        "On clinical text M4 lies near its null before unlearning.",
+        f"M4 is within {CLINICAL_NEAR:g} of 0.50: the paper calls its 0.537 only slightly above.",
+        "M4 of held-out documents",
+        lambda measured: _check_ranks(
+            measured,
+            _published("text", "clinical", "original"),
+            lambda value: _is_near(value, CLINICAL_NEAR),
+            "forget_fraction",
+        ),
+    ),
+)

@@ -65,6 +65,6 @@ def test_what_no_program_can_download_says_so(tmp_path):
     with pytest.raises(InputError, match=r"that can be downloaded; got 'breast_cancer'\. It comes with"):
         fetch_dataset("breast_cancer")
     with pytest.raises(
-        InputError, match=r"labels must be left out for other datasets than faces; got 'l\.csv' for 'adult'"
+        InputError, match=r"labels must be omitted for datasets other than faces; got 'l\.csv' for 'adult'"
     ):
         fetch_dataset("adult", labels="l.csv")

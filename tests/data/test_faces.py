@@ -126,20 +126,20 @@ def test_own_file(tmp_path):
 
 def test_labels_twice_or_never(tmp_path):
     np.savez(tmp_path / "f.npz", **_arrays())
-    with pytest.raises(InputError, match=r"labels must be left out: the file brings gender; got 'l\.csv' for 'f\.npz'"):
+    with pytest.raises(InputError, match=r"labels must be omitted: the file has a gender; got 'l\.csv' for 'f\.npz'"):
         load_faces(tmp_path / "f.npz", labels="l.csv")
     np.savez(tmp_path / "f.npz", **_arrays(gender=None))
-    with pytest.raises(InputError, match=r"labels must be given: no gender comes with it; got None for 'f\.npz'"):
+    with pytest.raises(InputError, match=r"labels must be given: the file has no gender; got None for 'f\.npz'"):
         load_faces(tmp_path / "f.npz")
 
 
 def test_image_size_is_for_folders_alone(tmp_path):
     with pytest.raises(
-        InputError, match=r"image_size must be left out for a dataset with a name; got \(8, 8\) for 'lfw'"
+        InputError, match=r"image_size must be omitted for a dataset with a name; got \(8, 8\) for 'lfw'"
     ):
         load_faces("lfw", image_size=(8, 8))
     (tmp_path / "f.npz").touch()
-    with pytest.raises(InputError, match=r"image_size must be left out for an \.npz file; got \(8, 8\)"):
+    with pytest.raises(InputError, match=r"image_size must be omitted for an \.npz file; got \(8, 8\)"):
         load_faces(tmp_path / "f.npz", image_size=(8, 8))
 
 

@@ -166,7 +166,7 @@ def test_lfw_brings_people_but_no_gender(lfw, cache, tmp_path):
     assert found["images"].shape == (21, 62, 47, 3)
     assert found["names"].tolist() == ["Ann Lee", "Zoe Zed"]
     assert np.bincount(found["identity"]).tolist() == [10, 11]
-    with pytest.raises(InputError, match="labels must be given: no gender comes with it; got None for 'lfw'"):
+    with pytest.raises(InputError, match="labels must be given: the file has no gender; got None for 'lfw'"):
         load_faces(lfw)
     (tmp_path / "gender.csv").write_text("person,gender\nZoe Zed,male\nAnn Lee,female\n")
     faces = load_faces(lfw, labels=tmp_path / "gender.csv")

@@ -140,11 +140,11 @@ def test_parts_with_other_classes_are_refused(tmp_path, folder, image_bytes):
 def test_image_size_is_for_folders_alone(folder, tmp_path):
     assert load_images(folder, test_fraction=0.5, image_size=(2, 3)).train.images.shape == (5, 2, 3, 3)
     with pytest.raises(
-        InputError, match=r"image_size must be left out for a dataset with a name; got \(8, 8\) for 'svhn'"
+        InputError, match=r"image_size must be omitted for a dataset with a name; got \(8, 8\) for 'svhn'"
     ):
         load_images("svhn", image_size=(8, 8))
     (tmp_path / "x.npz").touch()
-    with pytest.raises(InputError, match=r"image_size must be left out for an \.npz file; got \(8, 8\)"):
+    with pytest.raises(InputError, match=r"image_size must be omitted for an \.npz file; got \(8, 8\)"):
         load_images(tmp_path / "x.npz", image_size=(8, 8))
 
 

@@ -148,7 +148,7 @@ def test_own_file_without_features(tmp_path):
 def test_unknown_set_and_target_of_a_published_set():
     with pytest.raises(UnknownNameError, match="Did you mean 'adult'"):
         load_tabular("adullt")
-    with pytest.raises(InputError, match="target and ids must be left out for a dataset with a name; got target='x'"):
+    with pytest.raises(InputError, match="target and ids must be omitted for a dataset with a name; got target='x'"):
         load_tabular("breast_cancer", target="x")
 
 

@@ -135,7 +135,7 @@ def test_path_that_is_not_there_or_no_table(tmp_path, monkeypatch):
 
 
 def test_column_is_for_own_tables():
-    with pytest.raises(InputError, match="column must be left out for a dataset with a name; got 'x' for 'mtsamples'"):
+    with pytest.raises(InputError, match="column must be omitted for a dataset with a name; got 'x' for 'mtsamples'"):
         load_texts(column="x")
 
 

@@ -329,8 +329,8 @@ def test_unsound_tables_are_refused(tmp_path, table, message):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        (np.ones(3), r"must be 2-D, one row a record; got 1-D"),
-        (np.ones((2, 2, 2)), r"must be 2-D, one row a record; got 3-D"),
+        (np.ones(3), r"must be 2-D, one row per record; got 1-D"),
+        (np.ones((2, 2, 2)), r"must be 2-D, one row per record; got 3-D"),
         (np.ones((2, 2), complex), "must hold real numbers; got dtype complex128"),
         (np.array([["a"]]), "must hold real numbers; got dtype <U1"),
         (np.zeros((2, 2), [("a", "f4")]), "must hold real numbers"),

@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from ruler.core.arithmetic import iterate_blocks, norm_rows
 from ruler.core.errors import InputError
+from ruler.core.optional import load_optional
 from ruler.core.stacked import StackedRows
 from ruler.core.types import Embeddings, FloatArray
 
@@ -31,7 +32,7 @@ def as_matrix(value: Any, name: str) -> npt.NDArray[Any]:
         raise InputError(f"{name} must hold real numbers; got dtype {array.dtype}. Convert it to float first.")
     if array.ndim != 2:
         raise InputError(
-            f"{name} must be 2-D, one row a record; got {array.ndim}-D, shape {array.shape}. "
+            f"{name} must be 2-D, one row per record; got {array.ndim}-D, shape {array.shape}. "
             "Flatten or pool each record into one vector."
         )
     if 0 in array.shape:
@@ -41,35 +42,29 @@ def as_matrix(value: Any, name: str) -> npt.NDArray[Any]:
 
 def _as_array(value: Any, name: str) -> npt.NDArray[Any]:
     held = value.values if isinstance(value, Embeddings) else value
-    if isinstance(held, StackedRows):  # rows beyond memory: read in blocks by whoever uses them
+    if isinstance(held, StackedRows):  # rows beyond memory, to be read in blocks
         return cast(npt.NDArray[Any], held)
     if hasattr(value, "detach"):  # a torch tensor: leave the graph, the device and bfloat16 behind
         value = value.detach().cpu()
         if str(value.dtype) == "torch.bfloat16":
             value = value.float()
-    elif hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray) and not _is_on_host(value):
-        value = _fetch_from_device(value)
+    elif not isinstance(value, np.ndarray) and _find_device(value) not in (_DLPACK_CPU, None):
+        torch = load_optional("torch", "reading an array that lies on an accelerator")
+        value = torch.from_dlpack(value).cpu()
     try:
         return np.asanyarray(value)
     except (ValueError, TypeError) as error:
         raise InputError(f"{name} must be an array of numbers; got {type(value).__name__} ({error}).") from error
 
 
-def _is_on_host(value: Any) -> bool:
-    return int(value.__dlpack_device__()[0]) == _DLPACK_CPU
-
-
 def is_on_cuda(value: Any) -> bool:
     """Whether an array lies in the memory of a CUDA device."""
-    if isinstance(value, np.ndarray) or not hasattr(value, "__dlpack_device__"):
-        return False
-    return int(value.__dlpack_device__()[0]) == _DLPACK_CUDA
+    return not isinstance(value, np.ndarray) and _find_device(value) == _DLPACK_CUDA
 
 
-def _fetch_from_device(value: Any) -> Any:
-    from ruler.core.optional import load_optional
-
-    return load_optional("torch", "reading an array that lies on an accelerator").from_dlpack(value).cpu()
+def _find_device(value: Any) -> int | None:
+    """The kind of device that an array says it lies on, as DLPack numbers them; None for other objects."""
+    return int(value.__dlpack_device__()[0]) if hasattr(value, "__dlpack_device__") else None
 
 
 def check_same_shape(a: Shape, b: Shape, names: tuple[str, str]) -> None:
@@ -91,11 +86,7 @@ def check_same_width(a: Shape, b: Shape, names: tuple[str, str]) -> None:
 
 
 def check_same_space(a: Any, b: Any, names: tuple[str, str]) -> None:
-    """Both, as far as `Embeddings` tell, were read at one layer and have the same columns; arrays tell nothing.
-
-    Raises:
-        InputError: They were not, or have others.
-    """
+    """`Embeddings` were read at one layer and have the same columns; plain arrays say nothing about either."""
     if isinstance(a, Embeddings) and isinstance(b, Embeddings):
         check_same_layer(a.layer, b.layer, names)
         check_same_columns(a.columns, b.columns, names)
@@ -145,31 +136,27 @@ def measure_norms(matrix: npt.NDArray[Any], name: str) -> FloatArray:
             is_sound = (norms[start:stop] < np.inf) & (norms[start:stop] ** 2 >= _SMALLEST_SQUARE)
         if not is_sound.all():
             suspects = np.flatnonzero(~is_sound)
-            for fault, is_bad in _judge(block[suspects]).items():
+            for fault, is_bad in _find_faults(block[suspects]).items():
                 bad[fault] += int(is_bad.sum())
                 if is_bad.any():
                     first.setdefault(fault, start + int(suspects[is_bad.argmax()]))
     for fault, message in _FAULTS.items():
         if bad[fault]:
-            rows = f"{bad[fault]} rows{_say_where(matrix, first[fault])}"
-            raise InputError(message.format(name=name, rows=rows))
+            held: Any = matrix  # a plain array may be part of a matrix that numbers its rows differently
+            place = f", the first is {held.locate(first[fault])}" if isinstance(held, StackedRows) else ""
+            raise InputError(message.format(name=name, rows=f"{bad[fault]} rows{place}"))
     return norms
 
 
 _FAULTS = {
     "not finite": "{name} must be finite; got NaN or inf in {rows}. "
-    "Drop these records or mend the model that made them.",
+    "Drop these records or repair the model that made them.",
     "overflow": "{name} must have norms that float64 can hold; got overflow in {rows}. Rescale the rows.",
     "underflow": "{name} must have norms that float64 can hold; got underflow in {rows}. Rescale the rows.",
 }
 
 
-def _say_where(matrix: Any, row: int) -> str:
-    """Nothing of plain arrays: these may be part of a matrix that has other row numbers."""
-    return f", the first is {matrix.locate(row)}" if isinstance(matrix, StackedRows) else ""
-
-
-def _judge(suspects: FloatArray) -> dict[str, npt.NDArray[np.bool_]]:
+def _find_faults(suspects: FloatArray) -> dict[str, npt.NDArray[np.bool_]]:
     is_finite = np.isfinite(suspects).all(axis=1)
     is_zero = (suspects == 0).all(axis=1)
     is_large = np.abs(suspects).max(axis=1) > 1
@@ -186,7 +173,7 @@ def block_rows_for(n_columns: int) -> int:
 
 
 def check_number(value: Any, name: str, *, minimum: float, is_strict: bool = False, is_whole: bool = False) -> None:
-    """A finite number on the right side of ``minimum``; ``is_strict`` leaves the minimum itself out.
+    """A finite number on the right side of ``minimum``; ``is_strict`` excludes the minimum itself.
 
     Example:
         >>> check_number(0, "epochs", minimum=1, is_whole=True)

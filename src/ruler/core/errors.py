@@ -54,7 +54,7 @@ class UnstableModelError(RulerError, RuntimeError):
 class DivergedError(RulerError, RuntimeError):
     """A run whose loss became NaN or passed its bound.
 
-    ``last_good_state`` holds the state dict of the last step with a sound loss: load it to go on from there.
+    ``last_good_state`` holds the state dict of the last step with a sound loss: load it to continue from there.
     """
 
     def __init__(self, message: str, *, last_good_state: dict[str, Any] | None = None) -> None:

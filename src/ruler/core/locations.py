@@ -9,7 +9,7 @@ from ruler.core.optional import load_optional
 def cache_folder() -> Path:
     """The folder for trained models and downloads: ``RULER_CACHE``, or the user's cache folder.
 
-    The folder need not exist yet; whoever writes into it makes it.
+    The folder need not exist yet.
 
     Example:
         >>> import os

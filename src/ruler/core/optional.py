@@ -1,4 +1,4 @@
-"""Optional packages, loaded when first used and named with their install line when missing."""
+"""Optional packages: loaded when first used; an error says how to install a missing one."""
 
 import importlib
 from types import ModuleType

@@ -1,4 +1,4 @@
-"""How precisely, and by which algorithms, torch computes: switches of the whole process, which threads share."""
+"""How precisely, and by which algorithms, torch computes: settings of the whole process, which threads share."""
 
 import os
 import threading
@@ -7,14 +7,14 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 Turn = Callable[[Any, ExitStack], None]
-"""Changes settings of torch, and leaves in the stack what puts each of them back."""
+"""Changes settings of torch and pushes onto the stack what restores each of them."""
 
 
 class _Switch:
-    """Holds settings of torch while anybody asks for it, and puts the caller's back after the last.
+    """Holds settings of torch while any thread asks for them, and restores the caller's after the last.
 
     Args:
-        tighten: Turns the settings to what is held.
+        tighten: Makes the settings.
     """
 
     def __init__(self, tighten: Turn) -> None:
@@ -29,7 +29,7 @@ class _Switch:
         with self._lock, ExitStack() as turned:
             self._tighten(torch, turned)
             before = turned.pop_all()
-            if not self._is_loose:  # or that was not the caller's, and whoever loosened it will tighten it again
+            if not self._is_loose:  # else these were not the caller's settings, and `loosen` restores them
                 self._before.push(before)
             self._n_under_way += 1
         try:
@@ -42,7 +42,7 @@ class _Switch:
 
     @contextmanager
     def loosen(self, torch: Any, loosen: Turn) -> Iterator[None]:
-        """Other settings for a while, for the only one who holds the switch."""
+        """Make other settings for a while, if no other thread holds the switch."""
         turned, is_alone = ExitStack(), False
         try:
             with self._lock:
@@ -60,7 +60,7 @@ class _Switch:
 
 @contextmanager
 def full_precision(torch: Any) -> Iterator[None]:
-    """Products and convolutions of float32, and sums of bfloat16 products, without the rounding that torch may add.
+    """Compute float32 products and convolutions, and sums of bfloat16 products, without the rounding torch may add.
 
     torch's own default rounds the inputs of convolutions on a GPU to ten bits.
     """
@@ -70,24 +70,24 @@ def full_precision(torch: Any) -> Iterator[None]:
 
 @contextmanager
 def tensor_cores(torch: Any) -> Iterator[None]:
-    """Within `full_precision`: TF32 for float32 products on a GPU, unless somebody else needs full precision too."""
+    """Within `full_precision`: TF32 for float32 products on a GPU, unless another thread needs full precision too."""
     with _PRODUCTS.loosen(torch, _loosen_products):
         yield
 
 
 @contextmanager
 def fixed_algorithms(torch: Any) -> Iterator[None]:
-    """cuDNN's algorithms are chosen by rule, not by a race, from those that give the same bits every time."""
+    """Let cuDNN choose algorithms by rule, not by timing, from those that give the same bits every time."""
     with _ALGORITHMS.hold(torch):
         yield
 
 
 @contextmanager
 def repeatable_only(torch: Any) -> Iterator[None]:
-    """Every operation on a GPU gives the same bits every time; one that cannot raises RuntimeError.
+    """Make every operation on a GPU give the same bits every time; one that cannot raises RuntimeError.
 
-    `fixed_algorithms` is enough for convolutional networks, in which torch refuses the gradient of pooling though it
-    is safe where windows do not overlap. Attention needs this one.
+    Attention needs this. For convolutional networks `fixed_algorithms` is enough, and torch would refuse the gradient
+    of pooling here, though it is safe where windows do not overlap.
     """
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # or torch refuses every product
     with fixed_algorithms(torch), _OPERATIONS.hold(torch):
@@ -102,7 +102,7 @@ def _set(owner: Any, name: str, value: Any, turned: ExitStack) -> None:
 
 
 def _set_word(part: Any, word: str, turned: ExitStack) -> None:
-    """Of torch's newer interface to precision, in which a part may follow the whole that it belongs to."""
+    """Set a precision by torch's newer interface, in which a part may inherit from the whole that it belongs to."""
     before = part.fp32_precision
     if before != word:
         turned.callback(_put_word_back, part, before)
@@ -110,13 +110,13 @@ def _set_word(part: Any, word: str, turned: ExitStack) -> None:
 
 
 def _put_word_back(part: Any, word: str) -> None:
-    part.fp32_precision = "none"  # follows again; only where that was not how it came by its word, the word is set
+    part.fp32_precision = "none"  # inherits again; if that gives another word, the word was the part's own
     if part.fp32_precision != word:
         part.fp32_precision = word
 
 
 def _list_parts(owner: Any, *names: str) -> list[Any]:
-    """Those that the newer interface knows; none in a torch that has only the older one."""
+    """The parts that the newer interface knows; none in a torch that has only the older one."""
     parts = [getattr(owner, name, None) for name in names]
     return [part for part in parts if hasattr(part, "fp32_precision")]
 
@@ -134,9 +134,9 @@ def _loosen_products(torch: Any, turned: ExitStack) -> None:
 
 
 def _set_old_word(torch: Any, word: str, turned: ExitStack) -> bool:
-    """Of torch's older interface, which raises where the caller has set the newer one; False then.
+    """Set a precision by torch's older interface; False if that raises, because the caller has used the newer one.
 
-    Products raise where the two disagree, and the older one writes the newer's words, which are put back too.
+    Products raise where the two disagree, and the older one changes the newer's words, which are restored too.
     """
     try:
         before = torch.get_float32_matmul_precision()
@@ -157,12 +157,12 @@ def _list_matmuls(torch: Any) -> list[Any]:
 def _tighten_convolutions(torch: Any, turned: ExitStack) -> None:
     for part in _list_parts(torch.backends.mkldnn, "conv", "rnn"):
         _set_word(part, "ieee", turned)
-    if not torch.cuda.is_initialized():  # asking for more would start the driver, after which no process can fork
+    if not torch.cuda.is_initialized():  # more would start the driver, after which no process can fork
         return
     cudnn = torch.backends.cudnn
     parts = _list_parts(cudnn, "conv", "rnn")
     if parts:
-        # The whole first: parts that follow it need no word of their own, of which they could not be rid again.
+        # The whole first: parts that inherit from it need no word of their own, which could not be removed again.
         for part in (cudnn, *parts):
             _set_word(part, "ieee", turned)
     else:

@@ -1,4 +1,4 @@
-"""Explicit seeds: every random stream is set where it is used, by a number that the caller knows."""
+"""Explicit seeds: every random stream is seeded where it is used, with a number that the caller gives."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ def seed_everything(seed: int) -> None:
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Run a block on freshly seeded torch and NumPy streams and give the caller's streams back after it.
+    """Run a block on freshly seeded torch and NumPy streams and restore the caller's streams after it.
 
     Example:
         >>> import torch
@@ -27,7 +27,7 @@ def seeded(seed: int) -> Iterator[None]:
         True
     """
     torch = load_optional("torch", "training a model")
-    # Asking CUDA for its state would start it: a stream that nobody has used yet needs no keeping.
+    # Asking CUDA for its state would start it; a stream that was never used need not be kept.
     devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else []
     numpy_state = np.random.get_state()
     with torch.random.fork_rng(devices=list(devices)):

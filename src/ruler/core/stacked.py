@@ -1,4 +1,4 @@
-"""Matrices one under the other, read as one, so that rows beyond memory can be used where an array is."""
+"""Several matrices read as one, so that more rows than fit in memory can be used like an array."""
 
 import mmap
 import threading
@@ -13,18 +13,18 @@ from ruler.core.errors import InputError
 from ruler.core.types import IndexArray
 
 _MOST_MAPPED_BYTES = 256 << 20
-_BYTES_A_FAULT = 2 << 20  # a page fault maps the pages around it too, up to so many
+_BYTES_PER_FAULT = 2 << 20  # a page fault maps the pages around it too, up to this many
 
 
 class StackedRows:
     """Several (n_i, p) matrices as one (n, p) matrix; rows are read when asked for and never all at once.
 
-    Slices and row numbers give NumPy arrays. Memory maps among the parts are let go of after every 256 MB read,
-    so that the process stays small while the system keeps in its own cache what it has room for.
+    Slices and row numbers give NumPy arrays. Pages of memory-mapped parts are released after every 256 MB read, so that
+    the process stays small; the system may keep them in its own cache.
 
     Args:
         parts: Arrays, memory maps, or anything with ``shape``, ``dtype`` and rows by slice or number.
-        names: What the parts are called in messages; row numbers otherwise.
+        names: What the parts are called in messages, instead of row numbers.
 
     Raises:
         InputError: No part, parts that are not 2-D, or of different widths.
@@ -52,15 +52,15 @@ class StackedRows:
 
     @property
     def nbytes(self) -> int:
-        """Size of all rows, were they in memory."""
+        """Size of all rows in memory."""
         return self.shape[0] * self.shape[1] * self.dtype.itemsize
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Memory maps travel to other processes by the name of their file, not by their content."""
+        """Send memory maps to other processes by the name of their file, not by their content."""
         return _reopen, ([_refer(part) for part in self.parts], self.names)
 
     def locate(self, row: int) -> str:
-        """Where a row is to be found, in words: within its part, if parts have names.
+        """Where a row is, in words: its number within its part, if parts have names.
 
         Example:
             >>> StackedRows([np.zeros((2, 3)), np.ones((4, 3))], ["a.npy", "b.npy"]).locate(4)
@@ -89,7 +89,7 @@ class StackedRows:
         first, last = np.searchsorted(self.starts, [start, max(start, stop - 1)], side="right") - 1
         if first == last < len(self.parts):
             rows = np.asarray(self.parts[first][start - self.starts[first] : stop - self.starts[first]])
-            self._count(rows.nbytes + _BYTES_A_FAULT)
+            self._count(rows.nbytes + _BYTES_PER_FAULT)
             return rows.astype(self.dtype, copy=False)
         rows = np.empty((stop - start, self.shape[1]), self.dtype)
         for number in range(first, min(last + 1, len(self.parts))):
@@ -97,7 +97,7 @@ class StackedRows:
             rows[low - start : high - start] = self.parts[number][
                 low - self.starts[number] : high - self.starts[number]
             ]
-        self._count(rows.nbytes + _BYTES_A_FAULT)
+        self._count(rows.nbytes + _BYTES_PER_FAULT)
         return rows
 
     def _read_rows(self, index: IndexArray) -> npt.NDArray[Any]:
@@ -113,11 +113,11 @@ class StackedRows:
         for number in np.flatnonzero(np.diff(bounds)):
             places = order[bounds[number] : bounds[number + 1]]
             rows[places] = self.parts[number][index[places] - self.starts[number]]
-            self._count(len(places) * _BYTES_A_FAULT)
+            self._count(len(places) * _BYTES_PER_FAULT)
         return rows
 
     def _count(self, n_bytes: int) -> None:
-        """Note what was read, and let go of mapped pages before they add up."""
+        """Count what was read, and release mapped pages before they add up."""
         with self._lock:
             self._n_mapped += n_bytes
             if self._n_mapped < _MOST_MAPPED_BYTES:

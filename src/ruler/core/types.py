@@ -85,10 +85,10 @@ class Embeddings:
             try:
                 array = array.astype(np.float64, copy=False)
             except (TypeError, ValueError) as error:
-                raise InputError(f"{name} must be numbers; got {array.dtype}. Leave {name} out if unknown.") from error
+                raise InputError(f"{name} must be numbers; got {array.dtype}. Omit {name} if unknown.") from error
             n_bad = int((~np.isfinite(array)).sum())
             if n_bad:
-                raise InputError(f"{name} must be finite; got NaN or inf in {n_bad} places. Leave {name} out.")
+                raise InputError(f"{name} must be finite; got NaN or inf in {n_bad} places. Omit {name}.")
         elif array.dtype.kind == "O":
             array = array.astype(str)
         object.__setattr__(self, name, array)

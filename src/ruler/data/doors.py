@@ -70,7 +70,7 @@ def fetch_dataset(name: str, *, labels: str | os.PathLike[str] | None = None, pr
     """
     dataset = DATASETS[name]
     if labels is not None and dataset.kind != "faces":
-        raise InputError(f"labels must be left out for other datasets than faces; got {str(labels)!r} for {name!r}.")
+        raise InputError(f"labels must be omitted for datasets other than faces; got {str(labels)!r} for {name!r}.")
     find_home(dataset)  # or say how to get it by hand
     words: dict[str, Any] = {} if labels is None else {"labels": labels}
     return _FETCH[dataset.kind](dataset, progress=progress, **words)

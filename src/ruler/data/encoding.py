@@ -18,7 +18,7 @@ def encode_features(table: Any) -> FloatArray:
     the code after the last category. A missing number becomes the median of its column.
 
     Args:
-        table: DataFrame, one row a record.
+        table: DataFrame, one row per record.
 
     Returns:
         (n, d) float64, finite.
@@ -85,12 +85,17 @@ def _encode_column(column: Any, name: str) -> FloatArray:
         raise InputError(f"column {name!r} must hold at least one value; got none. Drop the column.")
     values = _as_numbers(column)
     if values is None:
-        _check_scalars(column, name)
+        pandas = load_optional("pandas", "reading a table")
+        first = column.dropna().iloc[0]
+        if not pandas.api.types.is_scalar(first) or isinstance(first, (bytes, complex)):
+            raise InputError(
+                f"column {name!r} must hold numbers or text; got {type(first).__name__}. Flatten or drop the column."
+            )
         codes, categories = _encode_text(column)
         return np.where(codes < 0, len(categories), codes).astype(np.float64)
     n_infinite = int(np.isinf(values).sum())
     if n_infinite:
-        raise InputError(f"column {name!r} must be finite; got inf in {n_infinite} rows. Drop or mend these rows.")
+        raise InputError(f"column {name!r} must be finite; got inf in {n_infinite} rows. Drop or correct these rows.")
     return np.where(np.isnan(values), np.nanmedian(values), values)
 
 
@@ -116,12 +121,3 @@ def _encode_text(column: Any) -> tuple[IndexArray, tuple[str, ...]]:
     texts = np.array([str(category) for category in raw_categories], dtype=object)
     categories, ranks = np.unique(texts, return_inverse=True)
     return np.append(ranks, -1)[raw_codes], tuple(categories.tolist())
-
-
-def _check_scalars(column: Any, name: str) -> None:
-    pandas = load_optional("pandas", "reading a table")
-    first = column.dropna().iloc[0]
-    if not pandas.api.types.is_scalar(first) or isinstance(first, (bytes, complex)):
-        raise InputError(
-            f"column {name!r} must hold numbers or text; got {type(first).__name__}. Flatten or drop the column."
-        )

@@ -69,9 +69,7 @@ def load_faces(
     if isinstance(dataset, Path):
         return _load_own(dataset, labels, image_size, progress=progress)
     if image_size is not None:
-        raise InputError(
-            f"image_size must be left out for a dataset with a name; got {image_size} for {dataset.key!r}."
-        )
+        raise InputError(f"image_size must be omitted for a dataset with a name; got {image_size} for {dataset.key!r}.")
     if dataset.read is not None:
         found = dataset.read()
         return replace(found, note=dataset.verify(found.content_hash, found.note, dataset.origin))
@@ -144,9 +142,7 @@ def _load_own(
     check_exists(path)
     if not path.is_dir():
         if image_size is not None:
-            raise InputError(
-                f"image_size must be left out for an .npz file; got {image_size}. Resize the arrays in it."
-            )
+            raise InputError(f"image_size must be omitted for an .npz file; got {image_size}. Resize the arrays in it.")
         return _from_arrays(_read_file(path), path.name, labels)
     if is_dataset_folder(path):
         _, found = only_part(read_image_dataset(path, image_size, progress=progress), path)
@@ -183,7 +179,7 @@ def _from_arrays(arrays: dict[str, Any], name: str, labels: str | os.PathLike[st
     has_gender = "gender" in arrays
     if has_gender == (labels is not None):
         raise InputError(
-            f"labels must be {'left out: the file brings gender' if has_gender else 'given: no gender comes with it'}; "
+            f"labels must be {'omitted: the file has a gender' if has_gender else 'given: the file has no gender'}; "
             f"got {labels!r} for {name!r}. They are a table of two columns, person and label."
         )
     target, classes = (

@@ -68,7 +68,7 @@ def load_images(
         return _as_split(_read_own(dataset, image_size, progress=progress), test_fraction, seed)
     if image_size is not None:
         raise InputError(
-            f"image_size must be left out for a dataset with a name; got {image_size} for {dataset.key!r}, whose "
+            f"image_size must be omitted for a dataset with a name; got {image_size} for {dataset.key!r}, whose "
             f"images are {dataset.image_shape[0]} x {dataset.image_shape[1]}."
         )
     if dataset.read is not None:
@@ -152,9 +152,7 @@ def _read_own(path: Path, image_size: tuple[int, int] | None, *, progress: bool)
     check_exists(path)
     if not path.is_dir():
         if image_size is not None:
-            raise InputError(
-                f"image_size must be left out for an .npz file; got {image_size}. Resize the arrays in it."
-            )
+            raise InputError(f"image_size must be omitted for an .npz file; got {image_size}. Resize the arrays in it.")
         found = make_split(read_arrays(path, _FIELDS), path.name, origin=str(path))
         return {"train": found.train, "test": found.test}
     if is_dataset_folder(path):
@@ -187,7 +185,7 @@ def _as_split(parts: dict[str, ImageData], test_fraction: float, seed: int) -> I
 
 
 def _check_parts(parts: list[str], names: list[str]) -> None:
-    """Refuse parts that would be left out."""
+    """Refuse parts that nothing would be done with."""
     if len(parts) > 1 and sorted(parts) != ["test", "train"]:
         raise InputError(
             f"parts must be train and test, or one alone; got {', '.join(names)}. Rename, merge or remove parts until "

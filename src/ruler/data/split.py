@@ -36,13 +36,8 @@ def split(data: TabularData, *, test_fraction: float = 0.2, seed: int = 999) -> 
 
     Stratified on the classes; the scaler is fitted on the training rows alone. The defaults are the paper's.
 
-    Args:
-        data: A loaded table.
-        test_fraction: Share of test records, between 0 and 1.
-        seed: Of the draw.
-
     Returns:
-        TabularSplit; training rows stand in the order of the draw, which decides the forget sets.
+        TabularSplit; training rows are in the order of the draw, which decides the forget sets.
 
     Raises:
         InputError: A fraction out of range, or classes too small to be cut in two.
@@ -77,7 +72,18 @@ def draw_split(
         >>> [rows.tolist() for rows in draw_split(np.array([0, 0, 1, 1]), ("a", "b"), test_fraction=0.5, seed=0)]
         [[1, 2], [3, 0]]
     """
-    _check_split(target, classes, test_fraction)
+    if not 0 < test_fraction < 1:
+        raise InputError(f"test_fraction must be between 0 and 1; got {test_fraction}. The paper uses 0.2.")
+    present, counts = np.unique(target, return_counts=True)
+    if counts.min() < 2:
+        rare = classes[int(present[counts.argmin()])]
+        raise InputError(f"every class must have at least 2 records; got 1 of class {rare!r}. Drop or merge it.")
+    n_test = int(np.ceil(test_fraction * len(target)))
+    if min(n_test, len(target) - n_test) < len(counts):
+        raise InputError(
+            f"train and test part must have room for all {len(counts)} classes; got {len(target) - n_test} and "
+            f"{n_test} records. Give more records or another test_fraction."
+        )
     selection = load_optional("sklearn.model_selection", "splitting data")
     train, test = selection.train_test_split(
         np.arange(len(target)), test_size=test_fraction, stratify=target, random_state=seed
@@ -89,11 +95,6 @@ def sample_rows(data: TabularData, n: int, *, seed: int = 999) -> TabularData:
     """Which ``n`` records stand for a table that is larger than needed?
 
     Drawn without replacement and stratified on the classes.
-
-    Args:
-        data: A loaded table.
-        n: How many records to keep.
-        seed: Of the draw.
 
     Returns:
         TabularData of ``n`` records in the order of the table, with their ids; the table itself if it has ``n``.
@@ -128,18 +129,3 @@ def _draw_stratified(target: IndexArray, n: int, seed: int) -> IndexArray:
     draw = np.random.RandomState(seed)
     rows = [draw.choice(np.flatnonzero(target == label), sizes[label], replace=False) for label in range(len(sizes))]
     return np.concatenate(rows)
-
-
-def _check_split(target: IndexArray, classes: tuple[str, ...], test_fraction: float) -> None:
-    if not 0 < test_fraction < 1:
-        raise InputError(f"test_fraction must be between 0 and 1; got {test_fraction}. The paper uses 0.2.")
-    present, counts = np.unique(target, return_counts=True)
-    if counts.min() < 2:
-        rare = classes[int(present[counts.argmin()])]
-        raise InputError(f"every class must have at least 2 records; got 1 of class {rare!r}. Drop or merge it.")
-    n_test = int(np.ceil(test_fraction * len(target)))
-    if min(n_test, len(target) - n_test) < len(counts):
-        raise InputError(
-            f"train and test part must have room for all {len(counts)} classes; got {len(target) - n_test} and "
-            f"{n_test} records. Give more records or another test_fraction."
-        )

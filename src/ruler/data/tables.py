@@ -59,7 +59,7 @@ def load_tabular(
         return _load_own(dataset, target, ids)
     if target is not None or ids is not None:
         raise InputError(
-            f"target and ids must be left out for a dataset with a name; got target={target!r}, ids={ids!r} "
+            f"target and ids must be omitted for a dataset with a name; got target={target!r}, ids={ids!r} "
             f"for {dataset.key!r}. They are for your own file: give its path."
         )
     if dataset.read is not None:
@@ -98,7 +98,7 @@ def _load_own(path: Path, target: str | None, ids: str | None) -> TabularData:
         if n_faulty:
             raise InputError(
                 f"ids column {ids!r} must name each record once; got {n_faulty} rows with a missing or repeated "
-                "id. Leave ids out to use row numbers."
+                "id. Omit ids to use row numbers."
             )
         names = column.to_numpy()
         names = names if names.dtype.kind in "iu" else names.astype(str)

@@ -68,7 +68,7 @@ def load_texts(
     if isinstance(dataset, Path):
         return _cut_documents(dataset.name, _read_own(dataset, column), by or "distinct", is_shown=progress)
     if column is not None:
-        raise InputError(f"column must be left out for a dataset with a name; got {column!r} for {dataset.key!r}.")
+        raise InputError(f"column must be omitted for a dataset with a name; got {column!r} for {dataset.key!r}.")
     if dataset.read is not None:
         found = dataset.read()
         note = dataset.verify(hash_texts(found.sentences), found.note, dataset.origin)
@@ -96,7 +96,7 @@ def split_sentences(text: str) -> list[str]:
 
     Cut after ``.``, ``!`` or ``?`` where whitespace or commas and then a capital, a digit, a quote or a bracket
     follow, and at empty lines. Runs of whitespace become one blank, commas and blanks at the ends go, and pieces
-    shorter than 20 or longer than 300 characters are left out. The same text always gives the same sentences.
+    shorter than 20 or longer than 300 characters are dropped. The same text always gives the same sentences.
 
     Args:
         text: Any text.
@@ -129,7 +129,7 @@ def _read_own(path: Path, column: str | None) -> dict[int, str]:
 
 
 def _as_texts(column: Any, name: str) -> dict[int, str]:
-    """The texts by their row, rows without one left out."""
+    """The texts by their row, without empty rows."""
     present = column.dropna()
     n_other = sum(not isinstance(value, str) for value in present)
     if n_other or not any(value.strip() for value in present):

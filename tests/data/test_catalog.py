@@ -77,8 +77,8 @@ LOANS = TabularSet(
 
 ASK = r"""
 from ruler.data import DATASETS, list_datasets, load_dataset, load_tabular
+from ruler.experiment.settings import parse_studies
 from ruler.experiment.studies import choose_studies, narrow_studies
-from ruler.experiment.study_file import parse_studies
 
 assert "loans" not in list_datasets("primary"), "no dataset joins a study by itself"
 assert not DATASETS.is_own("loans")

@@ -1,8 +1,10 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from ruler.core.errors import DataMismatchError, FileFormatError, InputError, UnknownNameError
-from ruler.data import DATASETS, list_datasets, load_images
+from ruler.data import DATASETS, FaceSet, ImageSet, list_datasets, load_faces, load_images
 from ruler.data.images import write_arrays
 
 
@@ -46,6 +48,19 @@ def test_another_version_is_refused(tmp_path):
     ):
         load_images("cifar10", root=tmp_path)
     assert len(load_images(tmp_path / "images" / "cifar10.npz").train) == 4
+
+
+def test_images_and_faces_of_ones_own_are_read_by_their_function(folder, tmp_path):
+    parts = load_images(folder, test_fraction=0.5)
+    own = ImageSet(key="pets", title="Pets", image_shape=(4, 4, 3), n_train=5, n_test=5, read=lambda: parts)
+    assert load_images(own).content_hash == parts.content_hash
+    assert (own.size, own.n_records, own.file) == ("5 + 5 of 4 x 4", 5, None)
+    faces = load_faces(folder)
+    people = FaceSet(key="two", title="Two", image_shape=(4, 4, 3), n_images=10, n_people=2, read=lambda: faces)
+    assert load_faces(people).content_hash == faces.content_hash
+    for wrong, load in ((own, load_images), (people, load_faces)):
+        with pytest.raises(DataMismatchError, match=r"got another from a package of yours .* instead of abc"):
+            load(replace(wrong, content_hash="abc"))
 
 
 def test_folder_is_split_by_class(folder):

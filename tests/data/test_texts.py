@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -5,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler.core.errors import DataMismatchError, DownloadError, FileFormatError, InputError, UnknownNameError
-from ruler.data import DATASETS, load_texts, partition_groups, split_sentences
+from ruler.data import DATASETS, TextSet, load_texts, partition_groups, split_sentences
 from ruler.data.texts import hash_texts
 
 A = "The patient was seen in the clinic. The wound has healed well."
@@ -99,6 +101,21 @@ def test_another_version_is_refused(tmp_path):
         UnknownNameError, match=r"column of mtsamples\.csv\.gz must be one of sample_name; got 'transcription'"
     ):
         load_texts(root=tmp_path)
+
+
+def test_texts_of_ones_own_are_downloaded_or_read(tmp_path, monkeypatch):
+    monkeypatch.setenv("RULER_CACHE", str(tmp_path))
+    monkeypatch.delenv("RULER_DATA", raising=False)
+    table = pd.DataFrame({"text": [A, B, A], "name": ["x", "y", "z"]})
+    sizes = {"n_texts": 3, "n_distinct": 2, "title_column": "name"}
+    fetched = TextSet(key="mine", title="Mine", download=lambda dataset, progress: table, **sizes)
+    texts = load_texts(fetched)
+    assert (texts.name, texts.titles, texts.n_documents) == ("mine", ("x", "y"), 2)
+    assert load_texts(replace(fetched, download=None)).sentences == texts.sentences  # from the cache
+    own = TextSet(key="own", title="Own", read=lambda: texts, **sizes)
+    assert (load_texts(own).name, load_texts(own).sentences) == ("own", texts.sentences)
+    with pytest.raises(DataMismatchError, match=r"Own must be .* instead of abc"):
+        load_texts(replace(own, content_hash="abc"))
 
 
 def test_absent_set_says_how_to_get_it(tmp_path, monkeypatch):

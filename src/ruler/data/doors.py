@@ -10,9 +10,9 @@ from ruler.data.catalog import DATASETS
 from ruler.data.datasets import Dataset, FaceSet
 from ruler.data.faces import fetch_faces, load_faces, read_faces
 from ruler.data.images import fetch_images, load_images
-from ruler.data.sources import find_home, locate
+from ruler.data.sources import locate
 from ruler.data.tables import fetch_table, load_tabular
-from ruler.data.texts import load_texts
+from ruler.data.texts import fetch_texts, load_texts
 from ruler.data.types import ImageData, ImageSplit, TabularData, TextData
 
 Loaded = TabularData | ImageSplit | ImageData | TextData
@@ -23,7 +23,12 @@ _LOAD: dict[str, Callable[..., Loaded]] = {
     "faces": load_faces,
     "text": load_texts,
 }
-_FETCH: dict[str, Callable[..., Path]] = {"table": fetch_table, "images": fetch_images, "faces": fetch_faces}
+_FETCH: dict[str, Callable[..., Path]] = {
+    "table": fetch_table,
+    "images": fetch_images,
+    "faces": fetch_faces,
+    "text": fetch_texts,
+}
 
 
 def load_dataset(name: str, *, progress: bool = False) -> Loaded:
@@ -71,7 +76,6 @@ def fetch_dataset(name: str, *, labels: str | os.PathLike[str] | None = None, pr
     dataset = DATASETS[name]
     if labels is not None and dataset.kind != "faces":
         raise InputError(f"labels must be omitted for datasets other than faces; got {str(labels)!r} for {name!r}.")
-    find_home(dataset)  # or say how to get it by hand
     words: dict[str, Any] = {} if labels is None else {"labels": labels}
     return _FETCH[dataset.kind](dataset, progress=progress, **words)
 

@@ -1,5 +1,6 @@
 """Finding a dataset: in the data folder, then in the cache, then at its home."""
 
+import io
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from typing import Any, Literal, TypeVar
 import numpy.typing as npt
 
 from ruler.core.errors import DownloadError, FileFormatError, InputError, UnknownNameError
+from ruler.core.files import write_atomically
 from ruler.core.locations import cache_folder, data_folder
 from ruler.core.readers.arrays import read_npz
 from ruler.core.registry import Registry
@@ -120,5 +122,6 @@ def read_arrays(path: Path, needed: tuple[str, ...]) -> dict[str, npt.NDArray[An
 
 def write_table(table: Any, path: Path) -> None:
     """Write a ``.csv.gz`` that ``read_table`` gives back unchanged."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    table.to_csv(path, index=False, compression={"method": "gzip", "mtime": 0})
+    content = io.BytesIO()
+    table.to_csv(content, index=False, compression={"method": "gzip", "mtime": 0})
+    write_atomically(path, content.getvalue())

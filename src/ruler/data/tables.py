@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ruler.core.errors import DataMismatchError, InputError
-from ruler.core.files import write_atomically
 from ruler.core.locations import cache_folder
 from ruler.core.readers.tables import TABLE_SUFFIXES, read_table
 from ruler.core.registry import Registry
@@ -79,7 +78,8 @@ def fetch_table(dataset: TabularSet, *, progress: bool = False) -> Path:
         candidate = Path(folder) / path.name
         write_table(table, candidate)
         _verify(_encode(read_table(candidate), dataset), dataset, dataset.origin, is_download=True)
-        write_atomically(path, candidate.read_bytes())
+        path.parent.mkdir(parents=True, exist_ok=True)
+        os.replace(candidate, path)
     return path
 
 

@@ -17,7 +17,7 @@ from ruler.core.readers.datasets import joining, read_dataset
 from ruler.core.readers.tables import TABLE_SUFFIXES, read_table
 from ruler.core.registry import Registry
 from ruler.data.datasets import TextSet
-from ruler.data.sources import check_exists, find_home, locate, resolve
+from ruler.data.sources import check_exists, find_home, locate, resolve, write_table
 from ruler.data.types import TextData
 
 SHORTEST, LONGEST = 20, 300
@@ -73,13 +73,20 @@ def load_texts(
         found = dataset.read()
         note = dataset.verify(hash_texts(found.sentences), found.note, dataset.origin)
         return replace(found, name=dataset.key, note=note)
-    path = locate(dataset, root).path or find_home(dataset)[0]
+    path = locate(dataset, root).path or fetch_texts(dataset, progress=progress)
     table = read_table(path)
     columns = Registry(f"column of {path.name}", {str(name): table[name] for name in table.columns})
     texts = _as_texts(columns[dataset.column], dataset.column)
     titles = columns[dataset.title_column].fillna("").str.strip()
     note = dataset.verify(hash_texts(texts.values()), "", str(path))
     return _cut_documents(dataset.key, texts, by or dataset.by, titles=titles.to_dict(), note=note, is_shown=progress)
+
+
+def fetch_texts(dataset: TextSet, *, progress: bool = False) -> Path:
+    """Download a table of texts into the cache, whatever is there already; loading verifies it."""
+    path, download = find_home(dataset)
+    write_table(download(dataset, progress), path)
+    return path
 
 
 def hash_texts(texts: Iterable[str]) -> str:

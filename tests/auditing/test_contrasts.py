@@ -26,7 +26,6 @@ def score_peak(model, oracles):
 
 
 PEAK = Contrast(
-    name="peak",
     title="Peakedness",
     score=score_peak,
     question="Does one coordinate carry the forget records?",
@@ -70,7 +69,12 @@ def test_a_metric_of_another_package_is_shown_by_ruler_audit(tmp_path, build_wor
     assert (found["verdict"], found["control"], found["n_forget"]) == ("descriptive", "held-out", 150)
     assert found["p_value"] <= 1
     page = (tmp_path / "out" / "report.html").read_text()
-    for words in ("Peakedness", "Does one coordinate carry the forget records?", "1 is a single coordinate."):
+    for words in (
+        "Peakedness",
+        'id="scores-peak',
+        "Does one coordinate carry the forget records?",
+        "1 is a single coordinate.",
+    ):
         assert words in page
     assert "peak" in done.stdout
 
@@ -79,12 +83,12 @@ def test_a_descriptive_metric_changes_nothing_else(build_world, table):
     world = build_world()
     models = {"model": world.model(0.3, 0.2), "oracle": world.model(0.0, 0.0), "original": world.model(1.0, 1.0)}
     alone = run_audit(**models, table=OWN)
-    table.register("peak", Contrast("peak", "Peakedness", score_peak))
+    table.register("peak", Contrast("Peakedness", score_peak))
     report = run_audit(**models, table=table)
     peak = report.metrics["peak"]
     assert (report.verdict, report.reason, report.needs) == (alone.verdict, alone.reason, alone.needs)
     assert {name: one for name, one in report.metrics.items() if name != "peak"} == dict(alone.metrics)
-    assert peak.reason == "It describes; it has no part in the verdict."
+    assert peak.reason == "It is descriptive and has no part in the verdict."
     assert peak.value == pytest.approx(np.mean(np.abs(models["model"][0].values).max(axis=1)))
     assert report.records["peak"].to_numpy() == pytest.approx(np.abs(models["model"][0].values).max(axis=1))
 
@@ -96,7 +100,7 @@ def test_a_deciding_metric_joins_the_correction_and_the_verdict(build_world, tab
     rows[:10] *= 30.0
     model = tuple(np.split(rows, [150, 550]))
     alone = run_audit(model, OWN)
-    table.register("peak", Contrast("peak", "Peakedness", score_peak, decides=True, low="flat", high="peaked"))
+    table.register("peak", Contrast("Peakedness", score_peak, decides=True, low="flat", high="peaked"))
     report = run_audit(model, table)
     assert alone.verdict == "inconclusive"
     assert report.verdict == report.metrics["peak"].verdict == "residual"
@@ -106,7 +110,7 @@ def test_a_deciding_metric_joins_the_correction_and_the_verdict(build_world, tab
 
 
 def test_a_metric_that_needs_more_than_was_given_is_left_out(build_world, table):
-    table.register("peak", Contrast("peak", "Peakedness", score_peak, needs=("losses",)))
+    table.register("peak", Contrast("Peakedness", score_peak, needs=("losses",)))
     assert "peak" not in run_audit(build_world().model(), table).metrics
 
 
@@ -129,13 +133,13 @@ def test_a_metric_that_needs_more_than_was_given_is_left_out(build_world, table)
 )
 @pytest.mark.filterwarnings("ignore:divide by zero")
 def test_a_metric_that_does_not_score_every_record_is_named(build_world, table, name, score, message):
-    table.register(name, Contrast(name, "Peakedness", score))
+    table.register(name, Contrast("Peakedness", score))
     with pytest.raises(ValueError, match=message):
         run_audit(build_world().model(), table)
 
 
 def test_users_register_by_a_plain_call_and_cannot_replace_ours():
     with pytest.raises(ValueError, match="metric names must be unique; got 'm2' a second time"):
-        CONTRASTS.register("m2", Contrast("m2", "Mine", score_peak))
+        CONTRASTS.register("m2", Contrast("Mine", score_peak))
     with pytest.raises(ValueError, match="metric 'mine' must be a Contrast; got a function"):
         CONTRASTS.register("mine", score_peak)

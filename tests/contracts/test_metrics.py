@@ -26,8 +26,8 @@ def test_a_users_metric_keeps_it():
     def score(model, oracles):
         return {side: np.abs(rows).max(axis=1) for side, rows in model.rows.items()}
 
-    check_metric("peak", Contrast("peak", "Peakedness", score))
-    check_metric("peak", Contrast("peak", "Peakedness", score, decides=True))
+    check_metric("peak", Contrast("Peakedness", score))
+    check_metric("peak", Contrast("Peakedness", score, decides=True))
 
 
 @pytest.mark.parametrize(
@@ -41,6 +41,6 @@ def test_a_users_metric_keeps_it():
     ],
 )
 def test_those_that_break_it_are_found(score, message):
-    contrast = Contrast("mine", "Mine", lambda model, oracles: {side: score(rows) for side, rows in model.rows.items()})
+    contrast = Contrast("Mine", lambda model, oracles: {side: score(rows) for side, rows in model.rows.items()})
     with pytest.raises(AssertionError, match=message):
         check_metric("mine", contrast, ignores_rotation=True, ignores_row_scale=True)

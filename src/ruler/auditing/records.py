@@ -116,7 +116,7 @@ def collect_distributions(evidence: Evidence, found: Mapping[str, Measurement]) 
 
     shown: dict[str, dict[str, FloatArray]] = {}
     for name, one in found.items():
-        if one.contrast.decides:
+        if one.contrast.decides or name not in OWN:
             layer = one.place.layer if one.strands else list(one.scores)[-1]
             shown[name] = {str(side): thin(values) for side, values in one.scores[layer].items()}
     nearest = found["m4"].scores[evidence.main_layer]

@@ -7,12 +7,10 @@ or by ``CONTRASTS.register(name, contrast)``. Audits measure and report all of t
 from ruler.auditing.contrasts.contrast import Contrast, Score, SideScores
 from ruler.auditing.contrasts.loss import LOSS
 from ruler.auditing.contrasts.nearest import M4
-from ruler.auditing.contrasts.norm import NORM
-from ruler.auditing.contrasts.oracle_similarity import M1, M2
-from ruler.auditing.contrasts.shift import M3
+from ruler.auditing.contrasts.oracle import M1, M2, M3, NORM
 from ruler.core.registry import Registry
 
-OWN: dict[str, Contrast] = {contrast.name: contrast for contrast in (M1, M2, M3, M4, NORM, LOSS)}
+OWN: dict[str, Contrast] = {"m1": M1, "m2": M2, "m3": M3, "m4": M4, "norm": NORM, "loss": LOSS}
 CONTRASTS: Registry[Contrast] = Registry("metric", OWN, group="ruler.metrics", type=Contrast)
 
 __all__ = ["CONTRASTS", "OWN", "Contrast", "Score", "SideScores"]

@@ -19,8 +19,9 @@ Score = Callable[["LayerRows", Sequence["LayerRows"]], SideScores]
 class Contrast:
     """How records are scored so that forget and held-out records can be compared.
 
+    Its name is its key in the table and in `Report.metrics`: lower-case letters, digits and underscores.
+
     Args:
-        name: Its key in `Report.metrics`: lower-case letters, digits and underscores.
         title: Its name for a reader.
         score: One finite number per record, for "forget", "held_out" where there are such records, and "retain".
         question: What its number answers.
@@ -40,20 +41,19 @@ class Contrast:
         value_by_map: Its number against one oracle, without or with a map between the models' axes; for contrasts that
             such a map changes.
         is_by_layer: Whether it differs from layer to layer.
-        symbol: The paper's short name, such as "M2"; the report writes ``name`` where there is none.
+        symbol: The paper's short name, such as "M2"; the report writes its name where there is none.
         score_title: What the score of one record is, where ``title`` names the mean over records.
         if_absent: What an audit without this contrast did not look for.
         paper_null: The paper's fixed null, if it has one.
         paper_rule: Why that null is not a valid one.
 
     Example:
-        >>> peak = Contrast("peak", "Largest value", lambda model, oracles: {
+        >>> peak = Contrast("Largest value", lambda model, oracles: {
         ...     side: abs(rows).max(axis=1) for side, rows in model.rows.items()})
         >>> peak.decides, peak.needs
         (False, ())
     """
 
-    name: str
     title: str
     score: Score
     question: str = ""
@@ -61,7 +61,7 @@ class Contrast:
     low: str = "lower than held-out records"
     high: str = "higher than held-out records"
     decides: bool = False
-    why_descriptive: str = "It describes; it has no part in the verdict."
+    why_descriptive: str = "It is descriptive and has no part in the verdict."
     residual_side: Literal[-1, 0, 1] = 0
     record_tail: Literal["low", "both"] = "both"
     needs: tuple[Need, ...] = ()

@@ -48,7 +48,6 @@ def _place(losses: Mapping[Side, FloatArray]) -> SideScores:
 
 
 LOSS = Contrast(
-    name="loss",
     title="Loss",
     score_title="Rank of the loss among all records, minus its rank in the oracle if there is one",
     if_absent="No losses were given, so memory that shows only in the model\u2019s answers was not looked for.",

@@ -24,7 +24,6 @@ def score_known_members(model: LayerRows, oracles: Sequence[LayerRows]) -> SideS
 
 
 M4 = Contrast(
-    name="m4",
     symbol="M4",
     title="Percentile rank",
     score_title="Similarity to the nearest retain record (M4)",

@@ -11,7 +11,7 @@ from tests.neighbors.reference import row_sets, search_plainly
 from ruler.core.errors import InputError
 from ruler.core.types import Embeddings
 from ruler.metrics import m4
-from ruler.neighbors import cpu, find_neighbors, first_pass, recheck, searching_on
+from ruler.neighbors import cpu, find_neighbors, first_pass, recheck
 from ruler.neighbors.cpu import CpuEngine
 from ruler.neighbors.cuda.engine import CudaEngine
 from ruler.neighbors.engines import Request
@@ -221,7 +221,7 @@ def test_rows_of_another_layer_or_of_other_columns_are_no_neighbours():
         m4(here, Embeddings(rows, columns=("a", "c", "b")))
 
 
-def test_searches_within_are_done_on_the_device_that_is_named(monkeypatch):
+def test_the_named_device_is_asked_for(monkeypatch):
     rows = np.random.default_rng(0).normal(size=(9, 3))
     asked = []
 
@@ -230,9 +230,8 @@ def test_searches_within_are_done_on_the_device_that_is_named(monkeypatch):
         return CpuEngine().search(request)
 
     monkeypatch.setattr(CudaEngine, "search", search_there)
-    with searching_on("cuda:1"):
-        found = find_neighbors(rows, rows, k=2, exclude_self=True)
-        find_neighbors(rows, rows[:4], device="cpu")
+    found = find_neighbors(rows, rows, k=2, exclude_self=True, device="cuda:1")
+    find_neighbors(rows, rows[:4], device="cpu")
     find_neighbors(rows, rows)
     assert asked == [(True, 2, True, "cuda:1")]
     np.testing.assert_array_equal(found.index, find_neighbors(rows, rows, k=2, exclude_self=True).index)

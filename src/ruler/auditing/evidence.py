@@ -15,7 +15,7 @@ from ruler.core.arithmetic import iterate_blocks, norm_rows, unit_rows
 from ruler.core.checks import block_rows_for, measure_norms
 from ruler.core.types import FloatArray, IndexArray, Neighbors
 from ruler.metrics import cosine_similarity
-from ruler.neighbors import find_neighbors
+from ruler.neighbors import Searcher, find_neighbors
 from ruler.stats.hybrid import LEAST_ORACLES
 
 Side = Literal["forget", "retain", "held_out"]
@@ -40,6 +40,7 @@ class LayerRows:
         retain_groups: (n,) codes of the retain records' groups; None without them.
         reference: Retain rows that M4 ranks against, drawn with replacement; None for all.
         original: The original model at the same layer, for the unlearned one.
+        search: Who searches neighbours; the answer does not depend on it.
     """
 
     rows: SideRows
@@ -50,6 +51,7 @@ class LayerRows:
     retain_groups: npt.NDArray[Any] | None = None
     reference: IndexArray | None = None
     original: "LayerRows | None" = None
+    search: Searcher = find_neighbors
     _pairings: "dict[LayerRows, Pairing]" = field(default_factory=dict, repr=False)
     _compared: "dict[tuple[LayerRows, bool], SideScores]" = field(default_factory=dict, repr=False)
 
@@ -58,11 +60,11 @@ class LayerRows:
         """Nearest retain record (k=1, a retain record itself left out); of retain rows those in ``reference`` only."""
         retain = self.rows["retain"]
         found: dict[Side, Neighbors] = {
-            side: find_neighbors(rows, retain) for side, rows in self.rows.items() if side != "retain"
+            side: self.search(rows, retain) for side, rows in self.rows.items() if side != "retain"
         }
         if self.reference is None:
-            return {**found, "retain": find_neighbors(retain, retain, exclude_self=True)}
-        two = find_neighbors(retain[self.reference], retain, k=2)
+            return {**found, "retain": self.search(retain, retain, exclude_self=True)}
+        two = self.search(retain[self.reference], retain, k=2)
         place = (two.index[:, :1] == self.reference[:, None]).astype(np.int64)  # the first, unless it is the row itself
         similarity, index = (
             np.take_along_axis(two.similarity, place, axis=1),

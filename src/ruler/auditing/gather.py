@@ -24,6 +24,7 @@ from ruler.core.checks import (
 )
 from ruler.core.errors import InputError
 from ruler.core.types import Embeddings, IndexArray, RowsLike
+from ruler.neighbors import Searcher, find_neighbors
 
 ModelLike: TypeAlias = Sequence[RowsLike | Mapping[str, RowsLike]] | str | PathLike[str]
 """(forget, retain) or (forget, retain, held_out), each an array or a dict of them by layer; or the path of a folder."""
@@ -61,8 +62,13 @@ def gather_evidence(
     ids: NamesLike | None = None,
     groups: NamesLike | None = None,
     settings: AuditSettings | None = None,
+    search: Searcher = find_neighbors,
 ) -> Evidence:
     """Check what an audit was given. Arguments as `audit`.
+
+    Args:
+        search: Who searches neighbours, such as ``partial(find_neighbors, device="cuda")`` or
+            ``partial(find_neighbors_by_blocks, run=...)``; the evidence does not depend on it.
 
     Raises:
         InputError: As `audit`.
@@ -101,6 +107,7 @@ def gather_evidence(
         "members": _choose_members(retain_keys, codes),
         "retain_groups": codes,
         "reference": draw_reference(retain_keys, settings),
+        "search": search,
     }
     is_moved = {side: not np.array_equal(rows, np.arange(sizes[side])) for side, rows in order.items()}
 

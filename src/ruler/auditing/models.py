@@ -3,13 +3,14 @@
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ruler.auditing.audit import audit_evidence
-from ruler.auditing.evidence import Side
+from ruler.auditing.evidence import SIDES, Side
 from ruler.auditing.findings import GuardFinding, Report
 from ruler.auditing.gather import NamesLike, gather_evidence
 from ruler.auditing.guards.models import check_retain_accuracy, check_stability
@@ -19,6 +20,7 @@ from ruler.core.optional import load_optional
 from ruler.core.types import Embeddings
 from ruler.embeddings import read_model
 from ruler.metrics.outputs import balance_membership
+from ruler.neighbors import Searcher, find_neighbors
 
 if TYPE_CHECKING:
     import torch
@@ -65,7 +67,7 @@ def audit_models(
         ids: Names of the forget records, or a dict with keys forget, retain, held_out; by default those of the data.
         groups: Whose record it is, of the forget records or as such a dict.
         batch_size: Records per forward pass.
-        device: Where to run, e.g. ``"cuda"``; by default where each model is.
+        device: Where models run and neighbours are searched, e.g. ``"cuda"``; by default where each model is.
         progress: Show progress bars, if standard error is a terminal.
         settings: Of the audit.
 
@@ -93,10 +95,34 @@ def audit_models(
         raise InputError("held_out must name the records that no model was trained on; got test. Write held_out=.")
     if removed:
         raise TypeError(f"audit_models() got an unexpected keyword argument {next(iter(removed))!r}")
+    models = {"unlearned": unlearned, "oracle": oracle, "original": original}
+    records = {"forget": forget, "retain": retain, "held_out": held_out}
+    return examine_models(
+        {**models, **records, "ids": ids, "groups": groups},
+        layer=layer,
+        batch_size=batch_size,
+        device=device,
+        progress=progress,
+        settings=settings,
+        search=find_neighbors if device is None else partial(find_neighbors, device=str(device)),
+    )
+
+
+def examine_models(
+    given: Mapping[str, Any],
+    *,
+    layer: str | Sequence[str] | None,
+    batch_size: int = 256,
+    device: "str | torch.device | None",
+    progress: bool,
+    settings: AuditSettings | None,
+    search: Searcher,
+) -> Report:
+    """`audit_models` with neighbours searched by ``search``; ``given`` are its other arguments by name."""
     load_optional("torch", "auditing a model")
-    named = _name_models(unlearned, oracle, original)
-    given: dict[Side, Any] = {"forget": forget, "retain": retain, "held_out": held_out}
-    records: Records = {side: data for side, data in given.items() if data is not None}
+    named = _name_models(given["unlearned"], given.get("oracle"), given.get("original"))
+    records: Records = {side: given[side] for side in SIDES if given.get(side) is not None}
+    ids = given.get("ids")
     asked: dict[str, Any] = {"batch_size": batch_size, "device": device, "progress": progress}
     readings: dict[str, dict[Side, ModelReading]] = {name: {} for name in named}
     places = layer
@@ -118,17 +144,18 @@ def audit_models(
             )
         )
     is_single = layer is None or (isinstance(layer, str) and layer != "all")
-    models = {
+    collected = {
         name: _collect(one, kind, is_main=name == "unlearned", is_single=is_single) for name, one in readings.items()
     }
     evidence = gather_evidence(
-        models["unlearned"],
-        oracle=[models[name] for name in models if name.startswith("oracle")] or None,
-        original=models.get("original"),
+        collected["unlearned"],
+        oracle=[collected[name] for name in collected if name.startswith("oracle")] or None,
+        original=collected.get("original"),
         ids=_name_apart(records, readings["unlearned"])
         | (dict(ids) if isinstance(ids, Mapping) else {} if ids is None else {"forget": ids}),
-        groups=groups,
+        groups=given.get("groups"),
         settings=settings,
+        search=search,
     )
     outputs = {name: numbers for name, one in readings.items() if (numbers := _measure_outputs(one, kind))}
     found += check_retain_accuracy(outputs, len(evidence.ids["retain"]))

@@ -4,7 +4,7 @@ import json
 import os
 import re
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ruler.auditing.settings import AuditSettings
     from ruler.core.cluster import ClusterSettings
     from ruler.embeddings.bundle.config import Places
+    from ruler.neighbors import Searcher
 
 EXAMPLE = (
     "Example: ruler audit --unlearned unlearned --oracle oracle --original original --out report, "
@@ -134,9 +135,9 @@ def audit(
     given = {"alpha": alpha, "margin": margin, "seed": seed, "n_reference": n_reference}
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     cluster = choose_cluster(executor, job_cpus=job_cpus, job_gpus=job_gpus)
-    with _searching(cluster, "cpu" if job_gpus is None else "cuda", device):
+    with _choose_searcher(cluster, "cpu" if job_gpus is None else "cuda", device) as search:
         if config is not None:
-            report = _audit_config(config, options, layer, device, quiet=quiet)
+            report = _audit_config(config, options, layer, device, search, quiet=quiet)
         else:
             if layer:
                 raise InputError(
@@ -146,31 +147,27 @@ def audit(
 
             named = {"unlearned": unlearned, "oracle": oracle, "original": original, "groups": groups}
             places = {name: place for name, place in named.items() if place}
-            report = _audit_folders(places, AuditSettings(**options))
+            report = _audit_folders(places, AuditSettings(**options), search)
     _tell(report, out, as_json=as_json, quiet=quiet)
     is_allowed = allow_inconclusive and report.verdict == "inconclusive"
     raise typer.Exit(0 if is_allowed else _EXIT_OF[report.verdict])
 
 
 @contextmanager
-def _searching(cluster: "ClusterSettings | None", job_device: str, device: str | None) -> Iterator[None]:
-    """Neighbours are searched here, on the device that was named, or by a cluster's workers."""
-    with ExitStack() as stack:
-        if cluster is None:
-            if device is not None:
-                from ruler.neighbors.search import searching_on
+def _choose_searcher(cluster: "ClusterSettings | None", job_device: str, device: str | None) -> "Iterator[Searcher]":
+    """Search neighbours here, on the device that was named, or by a cluster's workers."""
+    from ruler.neighbors import find_neighbors
 
-                stack.enter_context(searching_on(device))
-            yield
-            return
-        from ruler.core.cluster import connect, list_needs
-        from ruler.neighbors.blocks import searching_by_blocks
-        from ruler.neighbors.ray import find_workers, run_on_ray
+    if cluster is None:
+        yield partial(find_neighbors, device=device)
+        return
+    from ruler.core.cluster import connect, list_needs
+    from ruler.neighbors.blocks import find_neighbors_by_blocks
+    from ruler.neighbors.ray import find_workers, run_on_ray
 
-        needs = list_needs(cluster, job_device)
-        ray = stack.enter_context(connect(max(os.cpu_count() or 1, cluster.job_cpus)))
-        stack.enter_context(searching_by_blocks(run_on_ray(ray, needs), workers=find_workers(ray, needs)))
-        yield
+    needs = list_needs(cluster, job_device)
+    with connect(max(os.cpu_count() or 1, cluster.job_cpus)) as ray:
+        yield partial(find_neighbors_by_blocks, run=run_on_ray(ray, needs), workers=find_workers(ray, needs))
 
 
 def _audit_config(
@@ -178,10 +175,11 @@ def _audit_config(
     options: dict[str, Any],
     layers: list[str] | None,
     device: str | None,
+    search: "Searcher",
     *,
     quiet: bool,
 ) -> "Report":
-    from ruler.auditing.models import audit_models
+    from ruler.auditing.models import examine_models
     from ruler.auditing.settings import AuditSettings
     from ruler.embeddings.bundle.config import load_bundle, locate, read_config
 
@@ -191,21 +189,25 @@ def _audit_config(
         if layers:
             raise InputError(f"--layer must be used with [models]; got [embeddings] in {path}. Leave it out.")
         places = locate({**config.embeddings.model_dump(exclude={"strata"}), "groups": config.groups}, path.parent)
-        return _audit_folders(places, settings, strata=config.embeddings.strata)
+        return _audit_folders(places, settings, search, strata=config.embeddings.strata)
     arguments, files = load_bundle(config, path.parent)
     chosen = layers or (config.models.layer if config.models else None)
-    report = audit_models(
-        **arguments,
+    report = examine_models(
+        arguments,
         layer=chosen[0] if isinstance(chosen, list) and len(chosen) == 1 else chosen,
         device=device,
         progress=not quiet,
         settings=settings,
+        search=search,
     )
     return _note_files(report, files)
 
 
-def _audit_folders(places: "Places", settings: "AuditSettings", *, strata: str | None = None) -> "Report":
-    from ruler.auditing.audit import audit as audit_embeddings
+def _audit_folders(
+    places: "Places", settings: "AuditSettings", search: "Searcher", *, strata: str | None = None
+) -> "Report":
+    from ruler.auditing.audit import audit_evidence
+    from ruler.auditing.gather import gather_evidence
     from ruler.embeddings.bundle.config import apply_to_each
     from ruler.embeddings.bundle.records import load_groups
     from ruler.embeddings.files import load_model_folder
@@ -213,8 +215,8 @@ def _audit_folders(places: "Places", settings: "AuditSettings", *, strata: str |
     load = partial(load_model_folder, strata=strata)
     models: dict[str, Any] = {name: apply_to_each(load, at) for name, at in places.items() if name != "groups"}
     groups = load_groups(Path(str(places["groups"]))) if "groups" in places else None
-    report = audit_embeddings(**models, groups=groups, settings=settings)
-    return _note_files(report, places)
+    evidence = gather_evidence(**models, groups=groups, settings=settings, search=search)
+    return _note_files(audit_evidence(evidence), places)
 
 
 def _note_files(report: "Report", files: "Places") -> "Report":

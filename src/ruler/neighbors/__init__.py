@@ -1,5 +1,5 @@
 """Exact nearest neighbours by cosine similarity: one door, engines behind it."""
 
-from ruler.neighbors.search import Searcher, find_neighbors, searching_on
+from ruler.neighbors.search import Searcher, find_neighbors
 
-__all__ = ["Searcher", "find_neighbors", "searching_on"]
+__all__ = ["Searcher", "find_neighbors"]

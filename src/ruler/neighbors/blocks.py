@@ -7,7 +7,6 @@ memory of two blocks, and the caller that of the answer.
 import queue
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,7 +21,7 @@ from ruler.core.progress import track
 from ruler.core.types import FloatArray, IndexArray, Neighbors
 from ruler.neighbors.cpu import search_both
 from ruler.neighbors.engines import Request
-from ruler.neighbors.search import ELSEWHERE, find_neighbors
+from ruler.neighbors.search import find_neighbors
 
 Span = tuple[int, int]
 
@@ -37,12 +36,10 @@ class Workers:
 
     Args:
         n_workers: Tasks that are done at once.
-        n_threads: Of each.
         device: Of each, as `find_neighbors`; None for the CPU.
     """
 
     n_workers: int
-    n_threads: int = 1
     device: str | None = None
 
     def choose_block_rows(self, n_queries: int, n_rows: int, *, is_self: bool) -> int:
@@ -235,23 +232,3 @@ def over_devices(devices: Sequence[str]) -> Run:
             yield from pool.map(work_on_free_device, pairs)
 
     return run
-
-
-@contextmanager
-def searching_by_blocks(run: Run, *, block_rows: int = 1 << 18, workers: Workers | None = None) -> Iterator[None]:
-    """Let every search within be done by `run`, block pair by block pair."""
-
-    def search_elsewhere(queries: Any, base: Any, *, k: int = 1, exclude_self: bool = False) -> Neighbors:
-        here = ELSEWHERE.set(None)  # a task that is done in this process searches for itself
-        try:
-            return find_neighbors_by_blocks(
-                queries, base, k=k, exclude_self=exclude_self, run=run, block_rows=block_rows, workers=workers
-            )
-        finally:
-            ELSEWHERE.reset(here)
-
-    token = ELSEWHERE.set(search_elsewhere)
-    try:
-        yield
-    finally:
-        ELSEWHERE.reset(token)

@@ -27,7 +27,7 @@ def find_workers(ray: Any, needs: Mapping[str, float]) -> Workers:
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     check_fit(needs, nodes)
     n_workers = sum(min(int(node.get(kind, 0) / needed) for kind, needed in needs.items()) for node in nodes)
-    return Workers(n_workers, int(needs["CPU"]), "cuda" if "GPU" in needs else None)
+    return Workers(n_workers, "cuda" if "GPU" in needs else None)
 
 
 def run_on_ray(ray: Any, needs: Mapping[str, float]) -> Run:

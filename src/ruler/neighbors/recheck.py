@@ -62,8 +62,13 @@ def recheck(problem: Problem, candidates: Candidates, best: BestRows, arithmetic
     kept = candidates.where(peaks >= floor[candidates.rows])
     if not len(kept):
         return
-    pairs = run(lambda group: _pairs_above(problem, kept, group, floor, arithmetic), _group_by_block(kept))
-    rows, columns = (np.concatenate(part) for part in zip(*pairs, strict=True))
+
+    def find_pairs(group: IndexArray) -> tuple[IndexArray, IndexArray]:
+        rows = kept.rows[group]
+        row, column = np.nonzero(_products(problem, kept, group, arithmetic) >= floor[rows, None])
+        return rows[row], column + int(kept.blocks[group[0]]) * SUB_BLOCK
+
+    rows, columns = (np.concatenate(part) for part in zip(*run(find_pairs, _group_by_block(kept)), strict=True))
     _merge_pairs(problem, best, rows, columns, run)
 
 
@@ -94,14 +99,6 @@ def _kth_largest(rows: IndexArray, values: FloatArray, k: int, n_rows: int) -> F
     result = np.full(n_rows, -np.inf)
     result[rows[is_kth]] = values[is_kth]
     return result
-
-
-def _pairs_above(
-    problem: Problem, candidates: Candidates, group: IndexArray, floor: FloatArray, arithmetic: Arithmetic
-) -> tuple[IndexArray, IndexArray]:
-    rows = candidates.rows[group]
-    row, column = np.nonzero(_products(problem, candidates, group, arithmetic) >= floor[rows, None])
-    return rows[row], column + int(candidates.blocks[group[0]]) * SUB_BLOCK
 
 
 def _merge_pairs(problem: Problem, best: BestRows, rows: IndexArray, columns: IndexArray, run: Run) -> None:

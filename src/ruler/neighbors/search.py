@@ -1,9 +1,5 @@
 """The one door to nearest-neighbour search: `find_neighbors`."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
-from functools import partial
 from typing import Any, Protocol
 
 from ruler.core.checks import check_same_space
@@ -15,10 +11,6 @@ from ruler.neighbors.engines import Engine, Request
 
 ENGINES: Registry[Engine] = Registry("engine", {"cpu": CpuEngine(), "cuda": CudaEngine()})
 """Who can search: the last one that is usable does. `ENGINES.register` adds one of your own."""
-
-
-ELSEWHERE: ContextVar["Searcher | None"] = ContextVar("ELSEWHERE", default=None)
-"""Who searches instead of this process; see `searching_on` and `searching_by_blocks`."""
 
 
 class Searcher(Protocol):
@@ -71,19 +63,6 @@ def search(
 ) -> Neighbors:
     """`find_neighbors` whose errors speak of the caller's own arguments."""
     check_same_space(queries, base, names)
-    elsewhere = ELSEWHERE.get()
     request = Request(queries, base, k, exclude_self, device, names)
-    if elsewhere is not None and device is None:
-        return elsewhere(*request.read_matrices(), k=k, exclude_self=exclude_self)
     usable = [engine for engine in ENGINES.values() if engine.is_usable_for(request)]
     return usable[-1].search(request)
-
-
-@contextmanager
-def searching_on(device: str) -> Iterator[None]:
-    """Searches within it that name no device are done on this one."""
-    token = ELSEWHERE.set(partial(find_neighbors, device=device))
-    try:
-        yield
-    finally:
-        ELSEWHERE.reset(token)

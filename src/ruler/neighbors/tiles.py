@@ -25,6 +25,11 @@ class Tile:
     values: Any
     rounding: float
 
+    @classmethod
+    def measure(cls, values: Any, lost: FloatArray) -> "Tile":
+        """A tile from its values and what rounding took from each row."""
+        return cls(values, float(np.sqrt(np.square(lost).sum(axis=1).max(initial=0.0))))
+
 
 @dataclass(frozen=True)
 class Maxima:
@@ -82,7 +87,7 @@ class NumpyArithmetic:
     def make_tile(self, rows: FloatArray) -> Tile:
         """Round float64 unit rows (n, p)."""
         values = rows.astype(self._dtype)
-        return Tile(values, _rounding(rows - values.astype(np.float64)))
+        return Tile.measure(values, rows - values.astype(np.float64))
 
     def multiply(self, a: Tile, b: Tile, *, is_diagonal: bool, both_sides: bool) -> tuple[Maxima, Maxima | None]:
         """Maxima of a's rows over b's sub-blocks, and if asked of b's rows over a's."""
@@ -110,10 +115,6 @@ def _block_maxima(product: npt.NDArray[Any], axis: int) -> Any:
     return product.reshape(rows, -1, SUB_BLOCK).max(axis=2)
 
 
-def _rounding(difference: FloatArray) -> float:
-    return float(np.sqrt(np.square(difference).sum(axis=1).max(initial=0.0)))
-
-
 class TorchArithmetic:
     """torch on CPU in bfloat16, float32 or float64; one thread per call, so that many can run side by side."""
 
@@ -133,7 +134,7 @@ class TorchArithmetic:
         """Round float64 unit rows (n, p)."""
         exact = self._torch.from_numpy(rows)
         values = exact.to(self._dtype)
-        return Tile(values, _rounding((exact - values).numpy()))
+        return Tile.measure(values, (exact - values).numpy())
 
     def multiply(self, a: Tile, b: Tile, *, is_diagonal: bool, both_sides: bool) -> tuple[Maxima, Maxima | None]:
         """Maxima of a's rows over b's sub-blocks, and if asked of b's rows over a's."""

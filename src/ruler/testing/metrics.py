@@ -15,6 +15,7 @@ rotating all models together, or scaling every row, changes nothing.
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -72,7 +73,7 @@ def _gather(change: Change = lambda rows: rows, *, has_held_out: bool = True) ->
     """Evidence of three models of the same records, perhaps changed."""
     rng = np.random.default_rng(0)
     base = {side: rng.normal(size=(n, _WIDTH)) for side, n in _SIZES.items()}
-    models = {}
+    models: dict[str, Any] = {}
     for model, mark in (("unlearned", 0.2), ("oracle", 0.0), ("original", 1.0)):
         parts = []
         for side, rows in base.items():

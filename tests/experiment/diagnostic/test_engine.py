@@ -1,6 +1,5 @@
 """What a diagnostic job hands to the audit."""
 
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -38,13 +37,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         kept.update(evidence, **given)
         return SimpleNamespace(verdict="inconclusive", metrics={}, damage=None)
 
-    def search_on(device: str) -> nullcontext[None]:
-        kept["device"] = device
-        return nullcontext()
-
     monkeypatch.setattr(module, "gather_evidence", lambda **given: given)
     monkeypatch.setattr(module, "audit_evidence", audit)
-    monkeypatch.setattr(module, "searching_on", search_on)
     return kept
 
 
@@ -88,7 +82,7 @@ def test_an_audit_knows_oracle_original_and_accuracies(tmp_path: Path, asked: di
     assert (asked["original"], asked["oracle"]) == (original.sides, oracle.sides)
     assert all(isinstance(side, Embeddings) for side in asked["unlearned"])
     assert asked["unlearned"] != original.sides
-    assert asked["device"] == "cpu"  # on a GPU: there, where it takes no time
+    assert asked["search"].keywords == {"device": "cpu"}  # on a GPU: there, where it takes no time
     assert asked["outputs"].keys() == {"unlearned", "oracle", "original"}
     assert asked["outputs"]["unlearned"] == {
         "forget_accuracy": scores["forget_accuracy"],

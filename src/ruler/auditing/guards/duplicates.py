@@ -14,7 +14,6 @@ from ruler.core.arithmetic import TIE_SLACK, iterate_blocks
 from ruler.core.checks import block_rows_for
 from ruler.core.types import Neighbors
 from ruler.metrics.paper import compare_rows
-from ruler.neighbors import find_neighbors
 
 _IDENTICAL, _NEAR = 1 - float(TIE_SLACK), 1 - 1e-6
 _CHANCE = 1e-4
@@ -79,7 +78,7 @@ def check_held_out_copies(evidence: Evidence) -> Iterator[GuardFinding]:
     if not evidence.has_held_out:
         return
     of_retain = _find_copies(evidence, "held_out", _IDENTICAL)
-    nearest = find_neighbors(evidence.main.rows["held_out"], evidence.main.rows["forget"])
+    nearest = evidence.main.search(evidence.main.rows["held_out"], evidence.main.rows["forget"])
     # A forget set is too small to tell how often rows repeat; the larger retain set gives an upper bound.
     of_forget = _Copies(_confirm(evidence, "held_out", "forget", nearest, _IDENTICAL), of_retain.usual)
     for side, copies in (("retain", of_retain), ("forget", of_forget)):

@@ -13,7 +13,7 @@ from ruler.auditing.findings import GuardFinding
 from ruler.auditing.strands import rank_units
 from ruler.core.arithmetic import norm_rows, unit_rows
 from ruler.core.types import FloatArray
-from ruler.neighbors import find_neighbors
+from ruler.neighbors import Searcher
 from ruler.stats.hybrid import LEAST_ORACLES
 
 LEVEL = 0.01
@@ -73,7 +73,7 @@ def _find_differences(evidence: Evidence) -> dict[str, float]:
         if oracle.losses is not None:
             scores["their losses"] = dict(oracle.losses)
         scores["their nearest retain records"] = {
-            side: find_neighbors(oracle.rows[side], oracle.rows["retain"]).similarity[:, 0] for side in _SIDES
+            side: oracle.search(oracle.rows[side], oracle.rows["retain"]).similarity[:, 0] for side in _SIDES
         }
         blocks = (np.asarray(oracle.rows[side], dtype=np.float64) for side in _SIDES)
         rows = [unit_rows(block, norm_rows(block)) for block in blocks]
@@ -90,7 +90,9 @@ def _find_differences(evidence: Evidence) -> dict[str, float]:
         found[name] = float(mannwhitneyu(first, second, alternative="greater" if is_fitted else "two-sided").pvalue)
     if "forget" not in evidence.groups:
         if rows:
-            found["how they cluster (are there groups, such as people, that were not named?)"] = _test_clusters(rows)
+            found["how they cluster (are there groups, such as people, that were not named?)"] = _test_clusters(
+                rows, evidence.main.search
+            )
         if set(_SIDES) <= evidence.labels.keys():
             found["their labels"] = _compare_labels(*(evidence.labels[side] for side in _SIDES))
     return found
@@ -107,13 +109,13 @@ def _cross_fit(rows: FloatArray, evidence: Evidence) -> dict[Side, FloatArray]:
     return {"forget": scores[:n], "held_out": scores[n:]}
 
 
-def _test_clusters(rows: list[FloatArray]) -> float:
+def _test_clusters(rows: list[FloatArray], search: Searcher) -> float:
     """p-value of Schilling's test that nearest neighbours share a side by chance: labels permute, neighbours stay."""
     pooled = np.concatenate(rows)
     n, n_first = len(pooled), len(rows[0])
     if min(n_first, n - n_first) < 5:
         return math.nan
-    partner = find_neighbors(pooled, pooled, exclude_self=True).index[:, 0]
+    partner = search(pooled, pooled, exclude_self=True).index[:, 0]
     start = np.arange(n) < n_first
     rng = np.random.default_rng(0)  # not the audit's seed, which must not decide whether there is a verdict
     size = max(1, (1 << 20) // n)

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from ruler.experiment.diagnostic.trainers import ClassifierTrainer, ModelOutputs
 from ruler.experiment.grid import Cell, Job
 from ruler.metrics.outputs import balance_membership
 from ruler.metrics.paper import rank_within
-from ruler.neighbors import find_neighbors, searching_on
+from ruler.neighbors import find_neighbors
 from ruler.training.checkpoints import CheckpointStore
 
 AUDITED_ROWS = 5000
@@ -120,9 +120,10 @@ class DiagnosticEngine:
             name: {accuracy: float(one.alone[column]) for accuracy, column in _ACCURACIES.items()}
             for name, one in known.items()
         }
-        with searching_on(self._device):
-            sides: dict[str, Any] = {name: one.sides for name, one in known.items()}
-            report = audit_evidence(gather_evidence(**sides, settings=_AUDIT_SETTINGS), outputs=outputs, contrasts=OWN)
+        sides: dict[str, Any] = {name: one.sides for name, one in known.items()}
+        search = partial(find_neighbors, device=self._device)
+        evidence = gather_evidence(**sides, settings=_AUDIT_SETTINGS, search=search)
+        report = audit_evidence(evidence, outputs=outputs, contrasts=OWN)
         found: Scores = {"verdict": report.verdict}
         deciding = {name: metric for name, metric in report.metrics.items() if OWN[name].decides}
         for name, metric in deciding.items():

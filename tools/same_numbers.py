@@ -225,7 +225,7 @@ def _strip_row(columns: list[str], row: tuple[Any, ...]) -> dict[str, Any]:
     return {
         name: value
         for name, value in zip(columns, row, strict=True)
-        if not any(word in name for word in ("time", "second", "elapsed", "created", "started", "host", "provenance"))
+        if not any(word in name for word in ("second", "elapsed", "finished", "commit"))
     }
 
 

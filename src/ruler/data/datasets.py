@@ -48,7 +48,7 @@ class Dataset:
     """
 
     kind: ClassVar[str]
-    place: ClassVar[str]  # of its file in a data folder
+    place: ClassVar[str]  # of its file in a data folder, with {} for its name
 
     key: str
     title: str

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
+from ruler.core.markdown import markdown_table
 from ruler.paper.tables.layout import Column, Printed, PrintedRow, PrintedTable
 
 _MATH = {
@@ -57,7 +58,7 @@ def to_markdown_rows(printed: PrintedTable) -> list[str]:
     names = [*printed.headers, *(f"{column.group} {column.title}".strip() for column in columns), "n"]
     marks = [":--"] * len(printed.headers) + ["--:"] * (len(columns) + 1)
     rows = ([*map(escape_markdown, row.labels), *map(_mark_down, row.cells), row.runs] for row in printed.rows)
-    lines = [*map(_bar, (map(escape_markdown, names), marks, *rows))]
+    lines = markdown_table(list(map(escape_markdown, names)), rows, marks=marks)
     notes = [f"- n/a: {escape_markdown(note)}" for note in printed.notes]
     return [*lines, "", *notes] if notes else lines
 
@@ -69,7 +70,7 @@ def list_rows(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]
         >>> list_rows(["a", "b"], [["x_y", "1"]])
         ['| a | b |', '| --- | --- |', '| x\\\\_y | 1 |']
     """
-    return [_bar(header), "|" + " --- |" * len(header), *(_bar(map(escape_markdown, row)) for row in rows)]
+    return markdown_table(header, (map(escape_markdown, row) for row in rows))
 
 
 def print_if_known(value: float, form: str = ".3f", spread: float = math.nan) -> str:
@@ -123,10 +124,6 @@ def escape_markdown(text: str) -> str:
         '\\\\|Df\\\\| \\\\*\\\\* p\\\\_adj'
     """
     return "".join("\\" + mark if mark in "|*_<\\" else mark for mark in text)
-
-
-def _bar(cells: Iterable[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
 
 
 def _mark_down(cell: Printed) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from ruler.experiment.cell import Outcome
 from ruler.experiment.settings import PRECISIONS
 from ruler.paper.findings import FAR, NEAR
-from ruler.paper.tables.numbers import difference_interval
+from ruler.stats.intervals import difference_interval
 
 Conclusion = Literal["same", "same, shifted", "not told apart", "changed", "not measured"]
 Outcomes = Mapping[str, Sequence[Outcome]]

@@ -10,7 +10,7 @@ from benchmarks import precision
 from benchmarks.document import write_document
 from benchmarks.recorded import compare_pairs, describe_pairs, read_pairs
 from ruler.core.errors import FileFormatError, InputError
-from ruler.paper.tables.numbers import difference_interval
+from ruler.stats.intervals import difference_interval
 
 ROW = {
     **{"study": "faces", "dataset": "lfw", "architecture": "resnet18", "size": "full", "elapsed_s": 9.0},

@@ -8,8 +8,9 @@ from ruler.paper.published import load_table
 from ruler.paper.results import check_results
 from ruler.paper.tables import TABLES, compute_numbers
 from ruler.paper.tables.layout import arrange
-from ruler.paper.tables.numbers import KEYS, as_frame, combine_p_values
+from ruler.paper.tables.numbers import KEYS, as_frame
 from ruler.paper.typeset import to_latex, to_markdown
+from ruler.stats.intervals import combine_p_values
 
 
 def compute(results, table):

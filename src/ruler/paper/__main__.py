@@ -31,12 +31,9 @@ def main() -> None:
 
 def join_stores(stores: Sequence[Path]) -> pd.DataFrame:
     """The rows of all stores, each study from the last store that holds it."""
-    studies = {study: rows for store in stores for study, rows in _read(store).groupby("study")}
+    frames = (pd.read_parquet(store) if store.suffix == ".parquet" else load_results(store) for store in stores)
+    studies = {study: rows for frame in frames for study, rows in frame.groupby("study")}
     return pd.concat(studies.values(), ignore_index=True)
-
-
-def _read(store: Path) -> pd.DataFrame:
-    return pd.read_parquet(store) if store.suffix == ".parquet" else load_results(store)
 
 
 if __name__ == "__main__":

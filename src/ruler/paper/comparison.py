@@ -30,14 +30,13 @@ class Tolerance:
     """When a number of ours agrees with a published one.
 
     Args:
-        columns: Names of the columns it holds for, as a pattern.
+        columns: Pattern of the columns it holds for.
         reason: Why this and not less or more.
         absolute: Largest difference.
         relative: Largest difference as a part of the published number; the larger of the two counts.
         rule: ``within`` those limits; on the same side of the ``significance`` level 0.05; within so many
             ``standard_errors`` of the difference of two means of five runs; within a ``factor`` of the published one.
-        tables: Tables it holds for; all when empty.
-        studies: Studies it holds for; all when empty.
+        tables, studies: Where it holds; everywhere when empty.
         max_forget: Only for forget sets of up to this many records.
     """
 
@@ -123,14 +122,8 @@ def find_standard_errors(published: Iterable[Record], ours: Iterable[Record]) ->
 
     Where the paper prints no standard deviation, ours stands for both, pooled over the conditions of the method and
     forget fraction in the same table and study: five runs alone say little about their own spread, and a metric of few
-    forget records spreads more than one of many.
-
-    Args:
-        published: Published numbers.
-        ours: Our numbers; the spread of ``m4_mean`` is ``m4_sd``, that of ``m4_lowest`` is ``m4_lowest_sd``.
-
-    Returns:
-        By identity of the published number.
+    forget records spreads more than one of many. The spread of ``m4_mean`` is ``m4_sd``, that of ``m4_lowest`` is
+    ``m4_lowest_sd``.
     """
     numbers = list(published)
     theirs = {identify(number): float(number["paper"]) for number in numbers}

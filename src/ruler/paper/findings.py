@@ -2,8 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ruler.experiment.settings import APPROXIMATE_METHODS
 from ruler.paper.published import load_table
@@ -16,7 +15,7 @@ from ruler.paper.results import (
     title_of,
 )
 from ruler.paper.tables.diagnostics import pair_models, tell_size
-from ruler.paper.tables.numbers import difference_interval
+from ruler.stats.intervals import difference_interval
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,37 +29,19 @@ RULE = (
 Place = Mapping[Any, Any]  # the keys of a published number
 
 
-@dataclass(frozen=True)
-class Check:
-    """One number that a finding rests on.
-
-    Args:
-        label: Where it was measured.
-        paper: The published number; NaN where the paper has none.
-        ours: Our number; NaN where it was not measured.
-        control: The number that it is to be read beside.
-        n: Seeds behind ours.
-        holds: Whether ours meets the finding's rule; None with too few seeds.
-    """
+class Check(NamedTuple):
+    """One number that a finding rests on; NaN where the paper has none or ours was not measured."""
 
     label: str
     paper: float
     ours: float
-    control: float
-    n: int
-    holds: bool | None
+    control: float  # what ours is to be read beside
+    n: int  # seeds behind ours
+    holds: bool | None  # None with too few seeds
 
 
-@dataclass(frozen=True)
-class Finding:
-    """A statement of the paper and how it is checked.
-
-    Args:
-        claim: The statement.
-        rule: When a check holds.
-        control: What the control of a check is.
-        check: Measured conditions -> checks, one for each number the statement rests on.
-    """
+class Finding(NamedTuple):
+    """A statement of the paper, when a check of it holds, what the control is, and the checks it rests on."""
 
     claim: str
     rule: str
@@ -69,10 +50,7 @@ class Finding:
 
 
 def check_findings(results: "pd.DataFrame") -> "pd.DataFrame":
-    """Which findings of section 5.5 do these results confirm?
-
-    Args:
-        results: Checked results, one row per finished cell.
+    """Which findings of section 5.5 do these checked results confirm?
 
     Returns:
         One row per check: ``finding`` (number), ``claim``, ``outcome``, ``rule``, ``label``, ``paper``, ``ours``,
@@ -86,7 +64,7 @@ def check_findings(results: "pd.DataFrame") -> "pd.DataFrame":
     for number, finding in enumerate(FINDINGS, start=1):
         checks = finding.check(measured)
         shared = {"finding": number, "claim": finding.claim, "outcome": judge(checks), "rule": finding.rule}
-        records += [{**shared, **asdict(check), "control_name": finding.control} for check in checks]
+        records += [{**shared, **check._asdict(), "control_name": finding.control} for check in checks]
     frame = pd.DataFrame.from_records(records)
     return frame if full["study"].isin(DIAGNOSTIC_STUDIES).any() else frame.iloc[:0]
 

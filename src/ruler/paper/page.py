@@ -48,14 +48,7 @@ _EARLIER_RULE = "given by an earlier rule, from M2 and M4 alone, which could not
 
 
 def write_page(results: "pd.DataFrame", comparison: "pd.DataFrame", findings: "pd.DataFrame", path: Path) -> None:
-    """Write the reproduction page as Markdown; the same results always give the same page.
-
-    Args:
-        results: Checked results, one row per finished cell.
-        comparison: Ours beside the published numbers, from ``compare_numbers``.
-        findings: From ``check_findings``.
-        path: The file.
-    """
+    """Write the page of checked results as Markdown; the same results always give the same page."""
     sections = [
         _count_agreement(comparison),
         _list_differences(comparison),
@@ -201,19 +194,9 @@ def _describe_runs(results: "pd.DataFrame") -> list[str]:
 
 
 def count_cells(study: str, runs: "pd.DataFrame") -> str:
-    """How many cells of a study have a row: beside the plan where that has more.
+    """How many cells of a study have a row, beside the plan where that has more, as in ``200 of 210``.
 
     Engines and precisions are not told apart. A smoke run and a study of one's own have no plan.
-
-    Args:
-        study: Name of the study.
-        runs: Its checked rows.
-
-    Example:
-        >>> import pandas
-        >>> from ruler.paper.results import REQUIRED, check_results
-        >>> count_cells("images", check_results(pandas.DataFrame(columns=REQUIRED)))
-        '0 of 210'
     """
     if study not in STUDIES or not is_of_full_size(runs):
         return str(len(runs))

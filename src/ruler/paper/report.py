@@ -58,15 +58,7 @@ def write_all(results: "pd.DataFrame", out: Path) -> None:
 
 
 def write_tables(numbers: "dict[str, pd.DataFrame]", folder: Path) -> list[Path]:
-    """Write every table that has numbers as CSV, Markdown and LaTeX.
-
-    Args:
-        numbers: Tidy numbers by table, from ``compute_numbers``.
-        folder: Where to; made if missing.
-
-    Returns:
-        The files written.
-    """
+    """Write every table that has numbers as CSV, Markdown and LaTeX; returns the files."""
     written = []
     for name, table in TABLES.items():
         if not table.rows or numbers[name].empty:

@@ -87,9 +87,7 @@ def rank_of(kind: str, value: Any) -> tuple[int, Any]:
 
 
 def check_results(results: "pd.DataFrame") -> "pd.DataFrame":
-    """Results with every column that the tables read, numbers as floats, each cell once.
-
-    Columns that only the diagnostic studies fill may be absent; they get their defaults.
+    """Results with every column that the tables read, numbers as floats, each cell once; absent ones get defaults.
 
     Raises:
         InputError: A column is missing, or a cell is there twice.

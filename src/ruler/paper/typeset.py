@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from ruler.core.markdown import markdown_table
-from ruler.paper.tables.layout import Column, Printed, PrintedRow, PrintedTable
+from ruler.paper.tables.layout import Column, Printed, PrintedTable
 
 _MATH = {
     "M2": "$M_2$",
@@ -97,7 +97,9 @@ def to_latex(printed: PrintedTable, label: str) -> str:
     lines += [_end_row(map(escape_latex, headers)), r"\midrule"]
     for index, (_, rows) in enumerate(groupby(printed.rows, key=lambda row: row.keys[0])):
         lines += [r"\addlinespace"] if index else []
-        lines += [_set_latex_row(row) for row in rows]
+        lines += [
+            _end_row([*map(escape_latex, row.labels), *map(_set_latex_cell, row.cells), row.runs]) for row in rows
+        ]
     lines += [r"\bottomrule", r"\end{tabular}"]
     lines += [rf"\par\footnotesize n/a: {escape_latex(note)}." for note in printed.notes]
     return "\n".join([*lines, r"\end{table}"]) + "\n"
@@ -145,10 +147,6 @@ def _set_groups(columns: Sequence[Column], n_labels: int) -> list[str]:
         rules += rf"\cmidrule(lr){{{start}-{start + width - 1}}}" if group else ""
         start += width
     return [_end_row([*cells, ""]), rules]
-
-
-def _set_latex_row(row: PrintedRow) -> str:
-    return _end_row([*map(escape_latex, row.labels), *map(_set_latex_cell, row.cells), row.runs])
 
 
 def _set_latex_cell(cell: Printed) -> str:

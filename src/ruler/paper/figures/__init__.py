@@ -41,47 +41,29 @@ _METADATA: dict[str, Any] = {"png": {"Software": None}, "pdf": {"CreationDate": 
 
 @dataclass(frozen=True)
 class PaperFigure:
-    """A figure of the paper, or one of ours.
+    """A figure: results -> the points it shows, none where its study was not run; and points -> ink."""
 
-    Args:
-        title: What it shows, in one line.
-        gather: Results -> the points it shows; empty where its study was not run.
-        draw: Points -> figure.
-    """
-
-    title: str
     gather: "Callable[[pd.DataFrame], pd.DataFrame]"
     draw: "Callable[[pd.DataFrame], Figure]"
 
 
-_CLINICAL = partial(gather.gather_by_fraction, study="clinical", table="text")
-_FACES = partial(gather.gather_by_fraction, study="faces", table="14")
 FIGURES: Registry[PaperFigure] = Registry(
     "figure",
     {
-        "1": PaperFigure("Outputs pass while M2 is negative", gather.gather_figure_1, draw.draw_figure_1),
-        "3": PaperFigure("M4 of five methods", gather.gather_figure_3, draw.draw_figure_3),
-        "4": PaperFigure("M2 and M4 on clinical text", _CLINICAL, draw.draw_by_fraction),
-        "5": PaperFigure("Calibration of M2 on pairs of oracles", gather.gather_figure_5, draw.draw_figure_5),
-        "6": PaperFigure("M3 by dataset and forget fraction", gather.gather_figure_6, draw.draw_figure_6),
-        "7": PaperFigure("M4 by dataset", gather.gather_figure_7, draw.draw_figure_7),
-        "8": PaperFigure("M2 and M4 on faces", _FACES, draw.draw_by_fraction),
-        "face_controls": PaperFigure(
-            "M4 on faces beside its controls", gather.gather_face_controls, draw.draw_face_controls
-        ),
+        "1": PaperFigure(gather.gather_figure_1, draw.draw_figure_1),
+        "3": PaperFigure(gather.gather_figure_3, draw.draw_figure_3),
+        "4": PaperFigure(partial(gather.gather_by_fraction, study="clinical", table="text"), draw.draw_by_fraction),
+        "5": PaperFigure(gather.gather_figure_5, draw.draw_figure_5),
+        "6": PaperFigure(gather.gather_figure_6, draw.draw_figure_6),
+        "7": PaperFigure(gather.gather_figure_7, draw.draw_figure_7),
+        "8": PaperFigure(partial(gather.gather_by_fraction, study="faces", table="14"), draw.draw_by_fraction),
+        "face_controls": PaperFigure(gather.gather_face_controls, draw.draw_face_controls),
     },
 )
 
 
 def write_figures(results: "pd.DataFrame", folder: Path) -> list[Path]:
-    """Draw every figure that the results allow, as PNG and PDF, with its numbers as CSV beside it.
-
-    Args:
-        results: Checked results, one row per finished cell.
-        folder: Where to; made if missing.
-
-    Returns:
-        The files written.
+    """Draw every figure that the checked results allow, as PNG and PDF, with its numbers as CSV beside it.
 
     Raises:
         MissingPackageError: matplotlib is not installed.

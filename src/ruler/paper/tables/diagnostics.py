@@ -8,16 +8,8 @@ from typing import TYPE_CHECKING, Any
 from ruler.data import DATASETS, TabularSet
 from ruler.paper.published import load_table
 from ruler.paper.results import CONDITION, LEAKING_SET, N_SEEDS, is_of_full_size, main_rows, rows_of, split_by
-from ruler.paper.tables.numbers import (
-    NO_SPREAD,
-    NOT_MEASURED,
-    Interval,
-    Number,
-    combine_p_values,
-    difference_interval,
-    mean_interval,
-    summarise,
-)
+from ruler.paper.tables.numbers import NO_SPREAD, NOT_MEASURED, Number, summarise
+from ruler.stats.intervals import Interval, combine_p_values, difference_interval, mean_interval
 
 if TYPE_CHECKING:
     import pandas as pd

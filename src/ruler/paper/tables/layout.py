@@ -24,13 +24,7 @@ class Printed:
 
 
 def print_value(style: str, value: float, out_of: float = math.nan) -> Printed:
-    """A number in one of the styles of ``layouts.toml``.
-
-    Args:
-        style: A number format; ``p``, with the paper's stars; ``membership``, bold outside the pass window of 0.05
-            around chance; ``count``, bold when not all; or ``answer``, for yes or no.
-        value: The number.
-        out_of: The total of a count that has one.
+    """A number, and the total of a count that has one, in a style: the top of ``layouts.toml`` lists them.
 
     Example:
         >>> print_value("+.2f", 0.5).text, print_value("answer", 0.0).text
@@ -52,16 +46,7 @@ def print_value(style: str, value: float, out_of: float = math.nan) -> Printed:
 
 @dataclass(frozen=True)
 class Column:
-    """One printed column.
-
-    Args:
-        group: Heading over several columns.
-        header: Its heading; empty for the name of the method in ``keys``.
-        column: Name of the number.
-        style: How to print it, see ``print_value``.
-        spread: Name of a second number, printed after a plus-minus sign.
-        keys: Keys of the number beyond those of the row.
-    """
+    """One printed column: a line of ``layouts.toml``, whose top says what its parts are."""
 
     group: str
     header: str
@@ -76,8 +61,7 @@ class Column:
         return self.header or title_of(self.keys["method"])
 
 
-Compute = Callable[["pd.DataFrame"], list[Number]]
-"""Results -> numbers; none where the study was not run."""
+Compute = Callable[["pd.DataFrame"], list[Number]]  # results -> numbers, none where the study was not run
 
 
 @dataclass(frozen=True)
@@ -85,10 +69,7 @@ class PaperTable:
     """A table of the paper, or one of ours.
 
     Args:
-        compute: Results -> its numbers.
-        caption: What it shows.
         rows: Keys that make a row, with a little space where the first one changes; none where nothing is printed.
-        columns: Its columns.
         name: What a table of ours is called; empty for the paper's own, which have numbers.
     """
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from ruler.paper.tables.numbers import combine_p_values, difference_interval, mean_interval
+from ruler.stats.intervals import combine_p_values, difference_interval, mean_interval
 
 FIRST, SECOND = [0.61, 0.58, 0.66, 0.57, 0.63], [0.52, 0.50, 0.55, 0.49]
 

@@ -49,10 +49,14 @@ def read_blocks(text):
         yield Block(language, file or None, fence["body"], shown, slack)
 
 
+def read_files(page):
+    return {block.file: block.body for block in read_blocks(page.read_text(encoding="utf-8")) if block.file}
+
+
 def read_sections(page):
-    """Sections that hold something to run, with the files of their page."""
+    """Sections that hold something to run, with the files of their page and of the page on verdicts."""
     text = page.read_text(encoding="utf-8")
-    files = {block.file: block.body for block in read_blocks(text) if block.file}
+    files = read_files(ROOT / "docs" / "verdicts.md") | read_files(page)
     outside_fences = re.split(r"^(?=## )", FENCE.sub(lambda f: f[0].replace("\n## ", "\n\0## "), text), flags=re.M)
     for section in outside_fences:
         blocks = [block for block in read_blocks(section.replace("\0", "")) if block.is_run]

@@ -114,7 +114,7 @@ def audit(
     installed package. That file is executed, after a line that says so: name
     only what you trust. Nothing else beside the TOML file is ever imported.
 
-    docs/tutorial.md has a complete example of each.
+    docs/quickstart.md leads to a complete example of each.
 
     Exit status: 0 erased, 1 residual, displaced or damaged, 2 misuse or invalid
     evidence, 3 inconclusive, 70 an error of RULER itself.

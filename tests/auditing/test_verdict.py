@@ -4,16 +4,20 @@ import math
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import norm
+from tests.auditing.report.factory import make_report
 
-from ruler.auditing import AuditSettings
+from ruler.auditing import AuditSettings, audit
+from ruler.auditing.conclusions import add_decisive
 from ruler.auditing.contrasts import CONTRASTS
 from ruler.auditing.findings import Damage, GuardFinding, Sensitivity
 from ruler.auditing.gather import gather_evidence
 from ruler.auditing.measure import Measurement
+from ruler.auditing.records import ALIKE
 from ruler.auditing.strands import Strand
-from ruler.auditing.verdict import decide_metric, decide_overall, list_needs
+from ruler.auditing.verdict import count_flagged, decide, decide_metric, decide_overall, list_needs
 
 SETTINGS = AuditSettings()
 N, M = 400, 800
@@ -47,6 +51,20 @@ def measure(now=0.5, before=None, *, name="m2", spread=0.5, p_value=0.9, seen=No
     return replace(found, sensitivity=Sensitivity("original", before, seen, is_seen, is_seen), share=share)
 
 
+def describe(found, settings=SETTINGS, **changes):
+    """The finding of a measured contrast, with the numbers that the verdict is read from."""
+    blank = make_report(n_held_out=0).metrics["m2"]
+    control = "held-out" if found.strands else "none"
+    before = found.strongest.before if found.strands else None
+    effect = None if before is None else found.place.effect_before.value
+    blank = replace(blank, control=control, original_effect=effect)
+    return replace(add_decisive(blank, found, settings), **changes)
+
+
+def judge(found, settings):
+    return decide_metric(describe(found, settings), settings, found.contrast)
+
+
 @pytest.mark.parametrize(
     ("name", "now", "verdict"),
     [
@@ -61,7 +79,7 @@ def measure(now=0.5, before=None, *, name="m2", spread=0.5, p_value=0.9, seen=No
     ],
 )
 def test_without_the_original_the_side_is_read(name, now, verdict):
-    found, reason = decide_metric(measure(now, name=name, p_value=0.001), SETTINGS)
+    found, reason = judge(measure(now, name=name, p_value=0.001), SETTINGS)
     assert found == verdict
     assert "reading of the side alone" in reason
 
@@ -79,65 +97,65 @@ def test_without_the_original_the_side_is_read(name, now, verdict):
 )
 def test_with_the_original_its_own_contrast_is_residual_and_a_new_one_displaced(name, now, before, verdict):
     found = measure(now, before, name=name, p_value=0.001, seen=0.001 if abs(before - 0.5) > 0.1 else 0.8)
-    assert decide_metric(found, SETTINGS)[0] == verdict
+    assert judge(found, SETTINGS)[0] == verdict
 
 
 def test_no_difference_seen_is_never_erased_by_itself():
-    verdict, reason = decide_metric(measure(0.585), SETTINGS)
+    verdict, reason = judge(measure(0.585), SETTINGS)
     assert verdict == "inconclusive"
     assert "not ruled out" in reason
 
 
 def test_place_and_spread_must_both_lie_within_the_margin():
-    assert decide_metric(measure(0.5), SETTINGS)[0] == "erased"
-    assert decide_metric(measure(0.5, spread=0.585), SETTINGS)[0] == "inconclusive"
-    assert decide_metric(measure(0.5, spread=0.7, p_value=0.001), SETTINGS)[0] == "residual"
-    assert "scatter more" in decide_metric(measure(0.5, spread=0.7, p_value=0.001), SETTINGS)[1]
-    assert "scatter less" in decide_metric(measure(0.5, spread=0.3, p_value=0.001), SETTINGS)[1]
+    assert judge(measure(0.5), SETTINGS)[0] == "erased"
+    assert judge(measure(0.5, spread=0.585), SETTINGS)[0] == "inconclusive"
+    assert judge(measure(0.5, spread=0.7, p_value=0.001), SETTINGS)[0] == "residual"
+    assert "scatter more" in judge(measure(0.5, spread=0.7, p_value=0.001), SETTINGS)[1]
+    assert "scatter less" in judge(measure(0.5, spread=0.3, p_value=0.001), SETTINGS)[1]
 
 
 def test_every_layer_must_lie_within_the_margin():
     found = measure(0.5, layer="last")
     other = measure(0.585, layer="first")
     both = replace(found, strands=[*other.strands, *found.strands])
-    assert decide_metric(found, SETTINGS)[0] == "erased"
-    assert decide_metric(both, SETTINGS)[0] == "inconclusive"
+    assert judge(found, SETTINGS)[0] == "erased"
+    assert judge(both, SETTINGS)[0] == "inconclusive"
 
 
 def test_a_difference_within_the_margin_is_excused_unless_most_of_the_originals_is_left():
     small = measure(0.53, p_value=0.01)
-    assert decide_metric(small, SETTINGS)[0] == "erased"
+    assert judge(small, SETTINGS)[0] == "erased"
     kept = measure(0.53, 0.53, p_value=0.01, seen=0.01)
     assert kept.share.lower > 0.5
-    assert decide_metric(kept, SETTINGS)[0] == "residual"
+    assert judge(kept, SETTINGS)[0] == "residual"
 
 
 def test_the_share_is_asked_of_the_contrast_that_sees_best():
     found = measure(0.52, 0.55, seen=0.004)
-    assert decide_metric(found, SETTINGS)[0] == "inconclusive"
+    assert judge(found, SETTINGS)[0] == "inconclusive"
     weaker = replace(found, sensitivity=replace(found.sensitivity, is_strongest=False))
-    assert decide_metric(weaker, SETTINGS)[0] == "erased"
+    assert judge(weaker, SETTINGS)[0] == "erased"
 
 
 def test_a_share_that_may_be_left_keeps_the_verdict_open():
     found = measure(0.52, 0.56, seen=0.001)
     assert found.share.upper > 0.5
-    verdict, reason = decide_metric(found, SETTINGS)
+    verdict, reason = judge(found, SETTINGS)
     assert verdict == "inconclusive"
     assert "may be left" in reason
-    assert decide_metric(measure(0.52, 0.9, seen=0.001), SETTINGS)[0] == "erased"
-    assert decide_metric(found, replace(SETTINGS, share_limit=0.95))[0] == "erased"
+    assert judge(measure(0.52, 0.9, seen=0.001), SETTINGS)[0] == "erased"
+    assert judge(found, replace(SETTINGS, share_limit=0.95))[0] == "erased"
 
 
 def test_a_single_group_cannot_show_equivalence():
     strands = [replace(one, n_first=1) for one in measure().strands]
-    verdict, reason = decide_metric(replace(measure(), strands=strands), SETTINGS)
+    verdict, reason = judge(replace(measure(), strands=strands), SETTINGS)
     assert verdict == "inconclusive"
     assert "single record or group" in reason
 
 
 def test_without_a_control_there_is_no_answer():
-    verdict, reason = decide_metric(replace(measure(), strands=[]), SETTINGS)
+    verdict, reason = judge(replace(measure(), strands=[]), SETTINGS)
     assert verdict == "inconclusive"
     assert "No held-out records were given" in reason
 
@@ -163,14 +181,19 @@ def evidence():
 SEEN = {"m2": measure(0.5, 0.9, seen=0.001), "m4": measure(name="m4", before=0.5, seen=0.9)}
 CLEAR = {"m2": ("erased", "within"), "m4": ("erased", "within")}
 WORKS = Damage(0.9, 0.7, math.nan, 0.5, False, "The model still works.")
+ORACLE = make_report().pairing
 
 
-def decide(evidence, found=SEEN, verdicts=CLEAR, guards=(), damage=WORKS, n_flagged=0):
-    return decide_overall(evidence, found, verdicts, guards, damage, n_flagged)
+def decide_all(found=SEEN, verdicts=CLEAR, guards=(), damage=WORKS, n_flagged=0, pairing=ORACLE):
+    """The verdict of all contrasts together, whose own verdicts are given."""
+    metrics = {name: describe(one, verdict=verdicts[name][0], reason=verdicts[name][1]) for name, one in found.items()}
+    records = pd.DataFrame({"id": range(5), "finding": ["far"] * n_flagged + [ALIKE] * (5 - n_flagged)})
+    report = replace(make_report(), metrics=metrics, guards=list(guards), damage=damage, pairing=pairing)
+    return decide_overall(replace(report, records=records))
 
 
-def test_erased_needs_everything(evidence):
-    verdict, reason = decide(evidence)
+def test_erased_needs_everything():
+    verdict, reason = decide_all()
     assert verdict == "erased"
     assert "the original's records could be told apart by calibration gap" in reason
     blind = {name: replace(one, sensitivity=replace(one.sensitivity, is_seen=False)) for name, one in SEEN.items()}
@@ -182,27 +205,47 @@ def test_erased_needs_everything(evidence):
         {"guards": [untouched]},
         {"guards": [replace(untouched, name="unfair", blocks=True)]},
         {"n_flagged": 1},
-        {"evidence": replace(evidence, oracles=[])},
-        {"evidence": replace(evidence, ids={side: evidence.ids[side] for side in ("forget", "retain")})},
+        {"pairing": None},
+        {"found": {name: replace(one, strands=[]) for name, one in SEEN.items()}},
     ):
-        assert decide(**{"evidence": evidence} | changed)[0] == "inconclusive", changed
+        assert decide_all(**changed)[0] == "inconclusive", changed
 
 
-def test_invalid_goes_before_damaged_before_blocked_before_residual_before_displaced(evidence):
+def test_invalid_goes_before_damaged_before_blocked_before_residual_before_displaced():
     alarms = CLEAR | {"m2": ("displaced", "new"), "m4": ("residual", "old")}
-    assert decide(evidence, verdicts=alarms) == ("residual", "Percentile rank: old")
-    assert decide(evidence, verdicts=CLEAR | {"m2": ("displaced", "new")})[0] == "displaced"
+    assert decide_all(verdicts=alarms) == ("residual", "Percentile rank: old")
+    assert decide_all(verdicts=CLEAR | {"m2": ("displaced", "new")})[0] == "displaced"
     doubt = GuardFinding("unfair", "warn", "Unfair.", "Be fair.", blocks=True)
-    assert decide(evidence, verdicts=alarms, guards=[doubt]) == ("inconclusive", "Unfair.")
+    assert decide_all(verdicts=alarms, guards=[doubt]) == ("inconclusive", "Unfair.")
     broken = replace(WORKS, is_damaged=True, reason="The model no longer works.")
-    assert decide(evidence, verdicts=alarms, guards=[doubt], damage=broken)[0] == "damaged"
-    assert decide(evidence, damage=broken, guards=[replace(doubt, severity="fail")])[0] == "invalid"
+    assert decide_all(verdicts=alarms, guards=[doubt], damage=broken)[0] == "damaged"
+    assert decide_all(damage=broken, guards=[replace(doubt, severity="fail")])[0] == "invalid"
 
 
-def test_a_residual_needs_no_oracle_and_no_positive_control(evidence):
-    bare = replace(evidence, oracles=[], original=None)
+def test_a_residual_needs_no_oracle_and_no_positive_control():
     found = {"m4": measure(0.9, name="m4", p_value=0.001)}
-    assert decide(bare, found=found, verdicts={"m4": ("residual", "near")}, damage=None)[0] == "residual"
+    verdicts = {"m4": ("residual", "near")}
+    assert decide_all(found, verdicts, damage=None, pairing=None)[0] == "residual"
+
+
+def test_groups_flag_their_records_only_if_held_out_groups_are_named():
+    report = make_report(n_groups=4)
+    groups = report.groups.assign(finding=["far", ALIKE, ALIKE, ALIKE])
+    report = replace(report, groups=groups, records=report.records.assign(finding=ALIKE))
+    assert count_flagged(report) == 0
+    grouped = replace(report, provenance=report.provenance | {"grouped": ["forget", "held_out"]})
+    assert count_flagged(grouped) == (report.records["group"] == groups["group"][0]).sum()
+
+
+def test_the_rule_reads_the_same_from_the_numbers_of_a_finished_audit(random):
+    rows = random.normal(size=(600, 8))
+    oracle, unlearned = (tuple(np.split(rows + 0.05 * random.normal(size=rows.shape), [100, 300])) for _ in "ab")
+    original = (unlearned[0] + 1.0, *unlearned[1:])
+    for extras in ({}, {"oracle": oracle}, {"oracle": oracle, "original": original}, {"oracle": unlearned}):
+        report = audit(unlearned, **extras, settings=AuditSettings(n_permutations=99))
+        assert repr(decide(report)) == repr(report)
+        forged = replace(report, verdict="erased" if report.verdict != "erased" else "residual", reason="Trust me.")
+        assert (decide(forged).verdict, decide(forged).reason) == (report.verdict, report.reason)
 
 
 def test_needs_come_in_the_order_of_their_use(evidence):

@@ -20,9 +20,9 @@ from ruler.auditing.gather import ModelLike, NamesLike, gather_evidence
 from ruler.auditing.guards import run_guards
 from ruler.auditing.measure import measure_contrasts
 from ruler.auditing.privacy import measure_privacy
-from ruler.auditing.records import ALIKE, NOT_JUDGED, collect_distributions, tabulate_groups, tabulate_records
+from ruler.auditing.records import collect_distributions, tabulate_groups, tabulate_records
 from ruler.auditing.settings import AuditSettings
-from ruler.auditing.verdict import decide_overall, list_needs
+from ruler.auditing.verdict import count_flagged, decide, list_needs
 from ruler.core import __version__
 from ruler.core.arithmetic import iterate_blocks
 from ruler.core.checks import block_rows_for
@@ -101,20 +101,9 @@ def audit_evidence(
     metrics = conclude_metrics(evidence, found)
     records = tabulate_records(evidence, found, is_fair=is_fair)
     groups = tabulate_groups(evidence, found, records, is_fair=is_fair)
-    is_flagged = ~records["finding"].isin([ALIKE, NOT_JUDGED])
-    if groups is not None and "held_out" in evidence.groups:  # otherwise likeness inside a group may be all there is
-        is_flagged |= records["group"].isin(groups["group"][~groups["finding"].isin([ALIKE, NOT_JUDGED])])
-    n_flagged = int(is_flagged.sum())
-    damage = judge_damage(evidence, outputs or {})
-    verdicts = {name: (one.verdict, one.reason) for name, one in metrics.items() if found[name].contrast.decides}
-    verdict, reason = decide_overall(evidence, found, verdicts, guards, damage, n_flagged)
-    if verdict == "invalid" or any(guard.blocks for guard in guards):
-        word: Any = "invalid" if verdict == "invalid" else "inconclusive"
-        why = next(guard.message for guard in guards if guard.severity == "fail" or guard.blocks)
-        metrics |= {name: replace(metrics[name], verdict=word, reason=why) for name in verdicts}
-    return Report(
-        verdict=verdict,
-        reason=reason,
+    measured = Report(
+        verdict="inconclusive",
+        reason="",
         metrics=metrics,
         records=records,
         groups=groups,
@@ -122,12 +111,15 @@ def audit_evidence(
         settings=evidence.settings,
         provenance={**_describe_provenance(evidence), **(provenance or {})},
         distributions=collect_distributions(evidence, found),
-        needs=list_needs(evidence, found, guards, n_flagged) if verdict == "inconclusive" else [],
         pairing=evidence.pairing,
         outputs=outputs or {},
-        damage=damage,
+        damage=judge_damage(evidence, outputs or {}),
         privacy=measure_privacy(evidence, found),
     )
+    report = decide(measured, contrasts)
+    if report.verdict != "inconclusive":
+        return report
+    return replace(report, needs=list_needs(evidence, found, guards, count_flagged(report)))
 
 
 def _describe_provenance(evidence: Evidence) -> dict[str, Any]:
@@ -141,6 +133,7 @@ def _describe_provenance(evidence: Evidence) -> dict[str, Any]:
         "layers": [layer for layer in evidence.layers if layer],
         "n_oracles": len(evidence.oracles),
         "n_unmatched": evidence.n_unmatched,
+        "grouped": list(evidence.groups),
         "arrays": {
             name: {
                 side: {"shape": list(rows.shape), "dtype": str(rows.dtype), "sha256": hash_rows(rows)}

@@ -1,4 +1,4 @@
-"""A measured contrast -> its finding: numbers, intervals, verdict."""
+"""A measured contrast -> its finding: numbers and intervals, which the verdict is then read from."""
 
 import math
 from collections.abc import Mapping
@@ -7,11 +7,11 @@ from dataclasses import replace
 from scipy.stats import t
 
 from ruler.auditing.evidence import Evidence, Side
-from ruler.auditing.findings import Interval, LayerFinding, MetricFinding, MetricVerdict
+from ruler.auditing.findings import Interval, LayerFinding, MetricFinding, StrongestFinding
 from ruler.auditing.measure import Measurement
-from ruler.auditing.verdict import decide_metric
+from ruler.auditing.settings import AuditSettings
 from ruler.core.types import FloatArray
-from ruler.stats.auc import auc_interval
+from ruler.stats.auc import auc_interval, normal_quantile
 from ruler.stats.equivalence import count_needed, minimum_detectable_effect
 from ruler.stats.samples import average_by_group
 
@@ -19,7 +19,7 @@ _UNKNOWN: Interval = (math.nan, math.nan)
 
 
 def conclude_metrics(evidence: Evidence, found: Mapping[str, Measurement]) -> dict[str, MetricFinding]:
-    """The findings of all measured contrasts, by name."""
+    """The findings of all measured contrasts, by name; `decide` adds their verdicts."""
     n_deciding = sum(one.contrast.decides for one in found.values())
     return {name: _conclude(name, one, evidence, n_deciding) for name, one in found.items()}
 
@@ -30,17 +30,6 @@ def _conclude(name: str, found: Measurement, evidence: Evidence, n_deciding: int
     model, oracles = evidence.unlearned[layer], [oracle[layer] for oracle in evidence.oracles]
     values = found.scores[layer] if contrast.value is None else contrast.value(model, oracles)
     value = float(values["forget"].mean())
-    verdict: MetricVerdict = "descriptive"
-    reason = contrast.why_descriptive
-    if contrast.decides:
-        verdict, reason = decide_metric(found, settings)
-    off = _bound_rank_error(evidence) if name == "m4" else None
-    if off is not None:
-        reason = (
-            f"{reason} Ranks are among {settings.n_reference:,} retain records drawn at random: M4 is within {off:.4f} "
-            f"of its value among all of them, at a confidence of {1 - settings.alpha:.0%}; the test does not rest on "
-            "ranks."
-        )
     plain = aligned = None
     if contrast.value_by_map is not None and model.pair_with(oracles[0]).n_fitted:
         is_comparable = model.rows["forget"].shape == oracles[0].rows["forget"].shape
@@ -59,8 +48,8 @@ def _conclude(name: str, found: Measurement, evidence: Evidence, n_deciding: int
         equivalence_p_value=math.nan,
         margin=settings.margin,
         control="none",
-        verdict=verdict,
-        reason=reason,
+        verdict="descriptive",
+        reason="",
         n_forget=evidence.count_units("forget"),
         n_control=0,
         minimum_detectable_effect=math.nan,
@@ -68,21 +57,42 @@ def _conclude(name: str, found: Measurement, evidence: Evidence, n_deciding: int
         paper_null=contrast.paper_null,
         paper_reading=contrast.read_by_paper(value),
         test=found.test,
-        adjusted_p_value=found.adjusted_p_value,
-        sensitivity=found.sensitivity,
         layer=(layer or None) if contrast.is_by_layer else None,
         plain_value=plain,
         aligned_value=aligned,
-        reference_error=off,
+        reference_error=_bound_rank_error(evidence) if name == "m4" else None,
     )
+    finding = add_decisive(finding, found, settings)
+    return _add_control(finding, found, evidence, values, n_deciding) if found.strands else finding
+
+
+def add_decisive(finding: MetricFinding, found: Measurement, settings: AuditSettings) -> MetricFinding:
+    """A finding with the numbers that `decide_metric` reads from it."""
+    finding = replace(finding, adjusted_p_value=found.adjusted_p_value, sensitivity=found.sensitivity)
     if found.share is not None:
         finding = replace(
             finding,
             share_left=found.share.value,
             share_left_interval=found.share.interval,
             share_left_upper=found.share.upper,
+            share_left_lower=found.share.lower,
         )
-    return _add_control(finding, found, evidence, values, n_deciding) if found.strands else finding
+    if not found.strands:
+        return finding
+    strand, effect = found.strongest, found.strongest.effect
+    strongest = StrongestFinding(strand.layer, strand.part, effect.value, effect.error)
+    if strand.before is not None:
+        before = strand.effect_before
+        strongest = replace(strongest, original_effect=before.value, original_statistic=before.statistic)
+        if not math.isnan(effect.standard_error):
+            strongest = replace(strongest, share_lower=strand.share(settings.alpha).lower)
+    reach = normal_quantile(1 - settings.alpha)
+    return replace(
+        finding,
+        strongest=strongest,
+        equivalence_p_value=found.show_equivalence(settings.margin),
+        largest_distance=max(abs(one.effect.value - 0.5) + reach * one.effect.error for one in found.strands),
+    )
 
 
 def _add_control(
@@ -103,7 +113,6 @@ def _add_control(
         difference_interval=_mean_interval(forget, settings.alpha, held_out),
         effect=place.effect.value,
         effect_interval=auc_interval(place.effect, settings.alpha),
-        equivalence_p_value=found.show_equivalence(settings.margin),
         control="held-out",
         n_control=place.effect.n_second,
         minimum_detectable_effect=minimum_detectable_effect(place.effect, alpha=level, power=settings.power),

@@ -7,6 +7,7 @@ import numpy as np
 
 from ruler.auditing.evidence import Evidence
 from ruler.auditing.findings import Damage
+from ruler.auditing.settings import AuditSettings
 from ruler.core.types import FloatArray
 
 LEAST_SKILL = 0.5
@@ -28,7 +29,6 @@ def judge_damage(evidence: Evidence, outputs: Mapping[str, Mapping[str, float]])
     Returns:
         The finding; None where neither an oracle nor accuracies can tell.
     """
-    settings = evidence.settings
     similarity = math.nan
     if evidence.has_oracle:
         chosen = evidence.main.halves[0][:_MOST_ROWS]  # an arbitrary half of the retain records, by content
@@ -36,16 +36,26 @@ def judge_damage(evidence: Evidence, outputs: Mapping[str, Mapping[str, float]])
             np.asarray(one.rows["retain"][chosen], dtype=np.float64) for one in (evidence.main, *evidence.main_oracles)
         ]
         similarity = float(np.mean([linear_cka(rows[0], other) for other in rows[1:]]))
-    skill, loss = _find_skill(evidence, outputs)
+    skill, lost = _find_skill(evidence, outputs)
     if math.isnan(similarity) and math.isnan(skill):
         return None
+    return conclude_damage(similarity, skill, lost, evidence.settings)
+
+
+def conclude_damage(similarity: float, skill: float, lost: float, settings: AuditSettings) -> Damage:
+    """Whether these numbers mean damage; NaN where one is not known.
+
+    Example:
+        >>> conclude_damage(0.4, math.nan, math.nan, AuditSettings()).is_damaged
+        True
+    """
     faults = []
     if similarity < settings.least_similarity and not skill >= _GOOD_SKILL:
         faults.append(
             f"retain records no longer lie as they do in the oracle (linear CKA {similarity:.2f}, "
             f"at least {settings.least_similarity:g} expected)"
         )
-    if skill < LEAST_SKILL and loss >= _LEAST_LOSS:
+    if skill < LEAST_SKILL and lost >= _LEAST_LOSS:
         faults.append(f"{max(0.0, skill):.0%} of the oracle's skill on retain records is left")
     seen = []
     if not math.isnan(similarity):
@@ -57,7 +67,7 @@ def judge_damage(evidence: Evidence, outputs: Mapping[str, Mapping[str, float]])
         if faults
         else f"The model still works: {', '.join(seen)}."
     )
-    return Damage(similarity, settings.least_similarity, skill, LEAST_SKILL, bool(faults), reason)
+    return Damage(similarity, settings.least_similarity, skill, LEAST_SKILL, bool(faults), reason, lost)
 
 
 def linear_cka(first: FloatArray, second: FloatArray) -> float:

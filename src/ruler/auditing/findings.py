@@ -83,6 +83,29 @@ class LayerFinding:
 
 
 @dataclass(frozen=True)
+class StrongestFinding:
+    """Where forget and held-out records differ most by one contrast: what its verdict is read from.
+
+    Args:
+        layer: Its name; empty if it has none.
+        part: "place", the scores themselves, or "spread", their distances from the middle.
+        effect: AUC, forget against held-out records.
+        error: Standard error of it, at least the spread under the null; NaN with a single record on a side.
+        original_effect: The original model's AUC, where it was given.
+        original_statistic: Its distance from 0.5 in standard errors.
+        share_lower: One-sided lower limit of the part of the original's contrast that is left here.
+    """
+
+    layer: str
+    part: Literal["place", "spread"]
+    effect: float
+    error: float
+    original_effect: float | None = None
+    original_statistic: float | None = None
+    share_lower: float | None = None
+
+
+@dataclass(frozen=True)
 class MetricFinding:
     """One contrast: the paper's number, what the control gives, and whether the two differ.
 
@@ -123,6 +146,9 @@ class MetricFinding:
             control is the original model, or known members without it.
         share_left_interval: Interval of it, by Fieller.
         share_left_upper: One-sided upper limit of it at level 1 - alpha: what the verdict is read from.
+        share_left_lower: The lower limit of the same kind.
+        strongest: Where forget and held-out records differ most; None without held-out records.
+        largest_distance: One-sided upper limit of the distance of place and spread from 0.5 at any layer.
         layer: Where the numbers come from; None if the layer has no name.
         layers: One entry per layer that was read, in order; empty for a single one.
         plain_value: The number without alignment, where aligned ones were used.
@@ -159,6 +185,9 @@ class MetricFinding:
     share_left: float | None = None
     share_left_interval: Interval | None = None
     share_left_upper: float | None = None
+    share_left_lower: float | None = None
+    strongest: StrongestFinding | None = None
+    largest_distance: float = _UNKNOWN
     layer: str | None = None
     layers: tuple[LayerFinding, ...] = ()
     plain_value: float | None = None
@@ -178,6 +207,7 @@ class Damage:
         least_skill: Under it the model counts as damaged.
         is_damaged: Whether it does.
         reason: Why, or why not, in one sentence.
+        lost: Accuracy on retain records that is gone; NaN where it is unknown.
     """
 
     similarity: float
@@ -186,6 +216,7 @@ class Damage:
     least_skill: float
     is_damaged: bool
     reason: str
+    lost: float = _UNKNOWN
 
 
 @dataclass(frozen=True)

@@ -55,11 +55,10 @@ class Measurement:
         """The spread of the scores at the layer of the strongest strand."""
         return self._find("spread")
 
-    def leaves_too_much(self, limit: float) -> bool:
-        """Whether this is the contrast that sees best, and its share left is not shown to be below the limit."""
-        if self.share is None or self.sensitivity is None or not self.sensitivity.is_strongest:
-            return False
-        return not self.share.upper < limit
+    @property
+    def share_upper(self) -> float | None:
+        """One-sided upper limit of the share left; None where there is none."""
+        return None if self.share is None else self.share.upper
 
     def show_equivalence(self, margin: float) -> float:
         """p-value of the claim that place and spread lie within the margin at every layer."""

@@ -2,12 +2,24 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
+from ruler.auditing.contrasts import CONTRASTS, Contrast
+from ruler.auditing.damage import conclude_damage
 from ruler.auditing.evidence import Evidence
-from ruler.auditing.findings import Damage, GuardFinding, MetricVerdict, Verdict
+from ruler.auditing.findings import (
+    GuardFinding,
+    MetricFinding,
+    MetricVerdict,
+    Report,
+    Sensitivity,
+    StrongestFinding,
+    Verdict,
+)
 from ruler.auditing.measure import Measurement
+from ruler.auditing.records import ALIKE, NOT_JUDGED
 from ruler.auditing.settings import AuditSettings
 from ruler.stats.auc import normal_quantile
 from ruler.stats.equivalence import count_needed
@@ -18,7 +30,47 @@ UNTOUCHED = "identical_to_original"
 NO_CONTROL = "No held-out records were given, so there is nothing to compare the forget records with."
 
 
-def decide_metric(found: Measurement, settings: AuditSettings) -> tuple[MetricVerdict, str]:
+def decide(report: Report, contrasts: Mapping[str, Contrast] = CONTRASTS) -> Report:
+    """The report with every verdict, and the reason for it, read from its numbers: the only spelling of the rule.
+
+    An audit ends with it, and `ruler verify` repeats it on what report.json holds.
+
+    Args:
+        report: With all numbers, records and guards; verdicts and reasons in it do not matter.
+        contrasts: The table that the metrics come from.
+
+    Raises:
+        UnknownNameError: A metric that is not in the table.
+    """
+    found = report.damage
+    if found is not None:
+        found = conclude_damage(found.similarity, found.skill, found.lost, report.settings)
+    metrics = {name: _decide_one(metric, report, contrasts[name]) for name, metric in report.metrics.items()}
+    report = replace(report, metrics=metrics, damage=found)
+    verdict, reason = decide_overall(report, contrasts)
+    stops = [guard.message for guard in report.guards if guard.severity == "fail" or guard.blocks]
+    if stops:
+        word: MetricVerdict = "invalid" if verdict == "invalid" else "inconclusive"
+        deciding = {name for name in metrics if contrasts[name].decides}
+        metrics |= {name: replace(metrics[name], verdict=word, reason=stops[0]) for name in deciding}
+    return replace(report, verdict=verdict, reason=reason, metrics=metrics)
+
+
+def _decide_one(metric: MetricFinding, report: Report, contrast: Contrast) -> MetricFinding:
+    verdict: MetricVerdict = "descriptive"
+    reason = contrast.why_descriptive
+    if contrast.decides:
+        verdict, reason = decide_metric(metric, report.settings, contrast)
+    if metric.reference_error is not None:
+        reason = (
+            f"{reason} Ranks are among {report.settings.n_reference:,} retain records drawn at random: M4 is within "
+            f"{metric.reference_error:.4f} of its value among all of them, at a confidence of "
+            f"{1 - report.settings.alpha:.0%}; the test does not rest on ranks."
+        )
+    return replace(metric, verdict=verdict, reason=reason)
+
+
+def decide_metric(metric: MetricFinding, settings: AuditSettings, contrast: Contrast) -> tuple[MetricVerdict, str]:
     """The verdict of one contrast that decides, and the reason for it.
 
     Residual and displaced need a difference that holds after correction for all contrasts. One that is shown to lie
@@ -27,51 +79,54 @@ def decide_metric(found: Measurement, settings: AuditSettings) -> tuple[MetricVe
     left. A contrast that was seen only just could not show that of any model.
 
     Args:
-        found: The contrast with its control.
+        metric: The numbers of the contrast.
         settings: Alpha, margin and share limit.
+        contrast: Its row of the table.
     """
-    if not found.strands:
+    strongest = metric.strongest
+    if strongest is None:
         return "inconclusive", NO_CONTROL
-    equivalence_p = found.show_equivalence(settings.margin)
-    is_within = equivalence_p <= settings.alpha
-    is_left = found.share is not None and found.share.lower > settings.share_limit
-    if found.share is not None and found.strongest.before is not None:  # the original may show most elsewhere
-        is_left = is_left or found.strongest.share(settings.alpha).lower > settings.share_limit
-    if found.adjusted_p_value <= settings.alpha and (is_left or not is_within):
-        return _trace(found, settings)
+    is_within = metric.equivalence_p_value <= settings.alpha
+    is_left = False
+    if metric.share_left_lower is not None:  # the original may show most elsewhere
+        lowers = metric.share_left_lower, strongest.share_lower
+        is_left = any(lower is not None and lower > settings.share_limit for lower in lowers)
+    if metric.adjusted_p_value <= settings.alpha and (is_left or not is_within):
+        return _trace(metric, strongest, settings, contrast)
     if not is_within:
-        return "inconclusive", _explain_doubt(found, settings)
+        return "inconclusive", _explain_doubt(metric, strongest, settings)
     within = f"Place and spread of the scores are shown to lie within the margin of {settings.margin:g} around AUC 0.5."
-    if found.leaves_too_much(settings.share_limit):
-        assert found.share is not None
+    if leaves_too_much(metric.sensitivity, metric.share_left_upper, settings):
         return "inconclusive", (
-            f"{within} But up to {found.share.upper:.0%} of {_name_control(found)} contrast may be left, "
-            f"and at most {settings.share_limit:.0%} may."
+            f"{within} But up to {metric.share_left_upper:.0%} of {_name_control(metric.sensitivity)} contrast may be "
+            f"left, and at most {settings.share_limit:.0%} may."
         )
     return "erased", within
 
 
-def decide_overall(
-    evidence: Evidence,
-    found: Mapping[str, Measurement],
-    verdicts: Mapping[str, tuple[MetricVerdict, str]],
-    guards: Sequence[GuardFinding],
-    damage: Damage | None,
-    n_flagged: int,
-) -> tuple[Verdict, str]:
-    """The verdict of all deciding contrasts together.
+def leaves_too_much(sensitivity: Sensitivity | None, upper: float | None, settings: AuditSettings) -> bool:
+    """Whether this is the contrast that sees best, and its share left is not shown to be below the limit."""
+    if upper is None or sensitivity is None or not sensitivity.is_strongest:
+        return False
+    return not upper < settings.share_limit
+
+
+def decide_overall(report: Report, contrasts: Mapping[str, Contrast] = CONTRASTS) -> tuple[Verdict, str]:
+    """The verdict of all deciding contrasts together, from their own verdicts.
 
     Erased is a strong claim: an oracle, every deciding contrast within the margin, at least one that was seen in
     the positive control, a small share left of the one that was seen best, no flagged record, a model that still works
     and was changed.
     """
+    guards, metrics = report.guards, report.metrics
     failed = [guard for guard in guards if guard.severity == "fail"]
     if failed:
         return "invalid", f"The evidence cannot carry a verdict: {failed[0].message}"
-    alarms = [(verdict, f"{found[name].contrast.title}: {reason}") for name, (verdict, reason) in verdicts.items()]
-    if damage is not None and damage.is_damaged:
-        return "damaged", damage.reason
-    if not evidence.has_held_out:
+    deciding = {name: metric for name, metric in metrics.items() if contrasts[name].decides}
+    alarms = [(one.verdict, f"{contrasts[name].title}: {one.reason}") for name, one in deciding.items()]
+    if report.damage is not None and report.damage.is_damaged:
+        return "damaged", report.damage.reason
+    if all(metric.control == "none" for metric in metrics.values()):
         return "inconclusive", NO_CONTROL
     blocking = [guard for guard in guards if guard.blocks]
     if blocking:
@@ -83,34 +138,47 @@ def decide_overall(
     untouched = [guard for guard in guards if guard.name == UNTOUCHED]
     if untouched:
         return "inconclusive", f"A model that was not changed cannot be cleared. {untouched[0].message}"
-    doubts = [reason for one, reason in alarms if one != "erased"]
-    if not any(one.sensitivity is not None and one.sensitivity.is_seen for one in found.values()):
-        doubts.insert(0, _explain_blindness(evidence, found))
-    if not evidence.has_oracle:
-        doubts.insert(0, "Without an oracle no model is called erased.")
-    if any(guard.name == "not_exchangeable" for guard in guards):
-        doubts.insert(0, "Held-out records are unfair, so that single records could not be judged.")
-    if n_flagged:
-        doubts.insert(
-            0,
-            f"{n_flagged} forget record{'s stand' if n_flagged > 1 else ' stands'} out from the held-out ones"
-            f"{', alone or with their group' if 'forget' in evidence.groups else ''}.",
-        )
+    seen = {name: one.sensitivity for name, one in metrics.items() if one.sensitivity and one.sensitivity.is_seen}
+    doubts = _list_doubts(report) + [reason for one, reason in alarms if one != "erased"]
     if doubts:
         return "inconclusive", " ".join(doubts[:3])
-    names = ", ".join(found[name].contrast.title.lower() for name in verdicts)
-    seen = [
-        one.contrast.title.lower() for one in found.values() if one.sensitivity is not None and one.sensitivity.is_seen
-    ]
-    layers = f" at {', '.join(evidence.layers)}" if all(evidence.layers) else ""
-    strands = [strand.effect for name in verdicts for strand in found[name].strands]
-    reach = normal_quantile(1 - evidence.settings.alpha)
-    missed = min(1.0, 2 * max(abs(effect.value - 0.5) + reach * effect.error for effect in strands))
+    names = ", ".join(contrasts[name].title.lower() for name in deciding)
+    layers = report.provenance.get("layers")
+    where = f" at {', '.join(layers)}" if layers else ""
+    missed = min(1.0, 2 * max(metric.largest_distance for metric in deciding.values()))
     return "erased", (
-        f"By {names}{layers}, forget records are like records that were never trained on, within the margin; "
-        f"{_name_control(next(one for one in found.values() if one.sensitivity and one.sensitivity.is_seen))} "
-        f"records could be told apart by {', '.join(seen)}. A mark on up to {missed:.0%} of them is not excluded."
+        f"By {names}{where}, forget records are like records that were never trained on, within the margin; "
+        f"{_name_control(next(iter(seen.values())))} records could be told apart by "
+        f"{', '.join(contrasts[name].title.lower() for name in seen)}. "
+        f"A mark on up to {missed:.0%} of them is not excluded."
     )
+
+
+def _list_doubts(report: Report) -> list[str]:
+    """Why a model that no contrast accuses is not cleared, the gravest first."""
+    doubts, n_flagged = [], count_flagged(report)
+    if n_flagged:
+        doubts.append(
+            f"{n_flagged} forget record{'s stand' if n_flagged > 1 else ' stands'} out from the held-out ones"
+            f"{', alone or with their group' if report.groups is not None else ''}."
+        )
+    if any(guard.name == "not_exchangeable" for guard in report.guards):
+        doubts.append("Held-out records are unfair, so that single records could not be judged.")
+    if report.pairing is None:
+        doubts.append("Without an oracle no model is called erased.")
+    tried = [metric.sensitivity for metric in report.metrics.values() if metric.sensitivity is not None]
+    if not any(one.is_seen for one in tried):
+        doubts.append(_explain_blindness(report, is_tried=bool(tried)))
+    return doubts
+
+
+def count_flagged(report: Report) -> int:
+    """Forget records that stand out alone or, where held-out groups are named to compare with, with their group."""
+    is_flagged = ~report.records["finding"].isin([ALIKE, NOT_JUDGED])
+    groups = report.groups
+    if groups is not None and "held_out" in report.provenance.get("grouped", ()):  # else likeness may be all there is
+        is_flagged |= report.records["group"].isin(groups["group"][~groups["finding"].isin([ALIKE, NOT_JUDGED])])
+    return int(is_flagged.sum())
 
 
 def list_needs(
@@ -131,7 +199,7 @@ def list_needs(
     if any(guard.name == UNTOUCHED for guard in guards):
         needs.append("The unlearned model: the one that was given is the original.")
     is_blind = not any(one.sensitivity and one.sensitivity.is_seen for one in found.values())
-    too_much = any(one.leaves_too_much(settings.share_limit) for one in found.values())
+    too_much = any(leaves_too_much(one.sensitivity, one.share_upper, settings) for one in found.values())
     if evidence.has_held_out and not evidence.has_original and (is_blind or too_much):
         needs.append("The original model, so that it can be seen how well its forget records can be told apart.")
     if evidence.has_held_out and is_blind:
@@ -169,7 +237,7 @@ def _count_wanted(found: Measurement, settings: AuditSettings, n_contrasts: int)
     """Forget records that all claims of this contrast need, if they are true: the margin, and the share left."""
     effect = found.place.effect
     wanted = count_needed(effect, settings.margin, alpha=settings.alpha, power=settings.power, n_tests=2 * n_contrasts)
-    if found.sensitivity is None or not found.leaves_too_much(settings.share_limit):
+    if found.sensitivity is None or not leaves_too_much(found.sensitivity, found.share_upper, settings):
         return wanted
     allowed = settings.share_limit * abs(found.sensitivity.effect - 0.5)
     reach = (normal_quantile(1 - settings.alpha) + normal_quantile(settings.power)) * effect.error
@@ -179,58 +247,56 @@ def _count_wanted(found: Measurement, settings: AuditSettings, n_contrasts: int)
     return max(wanted or 0, by_share)
 
 
-def _trace(found: Measurement, settings: AuditSettings) -> tuple[MetricVerdict, str]:
+def _trace(
+    metric: MetricFinding, strongest: StrongestFinding, settings: AuditSettings, contrast: Contrast
+) -> tuple[MetricVerdict, str]:
     """A difference that was shown: the original's own, or a new one?"""
-    strand = found.strongest
-    effect = strand.effect
-    said = _describe(found)
-    if strand.before is None:
-        side = found.contrast.residual_side if strand.part == "place" else 0
-        verdict: MetricVerdict = "displaced" if side and np.sign(effect.value - 0.5) == -side else "residual"
+    said = _describe(metric, strongest, contrast)
+    distance, before = strongest.effect - 0.5, strongest.original_effect
+    if before is None or strongest.original_statistic is None:
+        side = contrast.residual_side if strongest.part == "place" else 0
+        verdict: MetricVerdict = "displaced" if side and np.sign(distance) == -side else "residual"
         return verdict, (
             f"{said} The original model was not given, so that '{verdict}' is a reading of the side alone: records "
             "memorised as exceptions can stand on the other one."
         )
-    before = strand.effect_before
-    if np.sign(before.value - 0.5) != np.sign(effect.value - 0.5):
+    if np.sign(before - 0.5) != np.sign(distance):
         return "displaced", f"{said} The original model's contrast lies on the other side: this one is new."
-    has_doubled = abs(effect.value - 0.5) > 2 * abs(before.value - 0.5)
-    is_old = abs(before.statistic) >= normal_quantile(1 - settings.alpha / 2)
-    if has_doubled and (not is_old or strand.share(settings.alpha).lower > 1):
-        return "displaced", f"{said} The original model shows far less (AUC {before.value:.3f}): this contrast is new."
-    return "residual", f"{said} It is the original model's own contrast (AUC {before.value:.3f})."
+    has_doubled = abs(distance) > 2 * abs(before - 0.5)
+    is_old = abs(strongest.original_statistic) >= normal_quantile(1 - settings.alpha / 2)
+    if has_doubled and (not is_old or (strongest.share_lower is not None and strongest.share_lower > 1)):
+        return "displaced", f"{said} The original model shows far less (AUC {before:.3f}): this contrast is new."
+    return "residual", f"{said} It is the original model's own contrast (AUC {before:.3f})."
 
 
-def _describe(found: Measurement) -> str:
-    strand = found.strongest
-    where = f" at {strand.layer}" if strand.layer and found.contrast.is_by_layer else ""
-    p_value = f"p = {found.adjusted_p_value:.2g} for all contrasts"
-    if strand.part == "spread":
-        side = "scatter more" if strand.effect.value > 0.5 else "scatter less"
-        shown = f"AUC of distances {strand.effect.value:.3f}, {p_value}"
-        return f"Forget records {side} than held-out records{where} ({shown})."
-    side = "above" if strand.effect.value > 0.5 else "below"
-    return f"Forget records lie {side} held-out records{where} (AUC {strand.effect.value:.3f}, {p_value})."
+def _describe(metric: MetricFinding, strongest: StrongestFinding, contrast: Contrast) -> str:
+    where = f" at {strongest.layer}" if strongest.layer and contrast.is_by_layer else ""
+    p_value = f"p = {metric.adjusted_p_value:.2g} for all contrasts"
+    if strongest.part == "spread":
+        side = "scatter more" if strongest.effect > 0.5 else "scatter less"
+        return (
+            f"Forget records {side} than held-out records{where} (AUC of distances {strongest.effect:.3f}, {p_value})."
+        )
+    side = "above" if strongest.effect > 0.5 else "below"
+    return f"Forget records lie {side} held-out records{where} (AUC {strongest.effect:.3f}, {p_value})."
 
 
-def _explain_doubt(found: Measurement, settings: AuditSettings) -> str:
-    effect = found.strongest.effect
-    if math.isnan(effect.standard_error):
+def _explain_doubt(metric: MetricFinding, strongest: StrongestFinding, settings: AuditSettings) -> str:
+    if math.isnan(strongest.error):
         return "One side holds a single record or group, which cannot show equivalence; no difference is seen."
     return (
-        f"No difference is seen (p = {found.adjusted_p_value:.2g}), but one beyond the margin of {settings.margin:g} "
-        f"is not ruled out (AUC {effect.value:.3f}, standard error {effect.error:.3f})."
+        f"No difference is seen (p = {metric.adjusted_p_value:.2g}), but one beyond the margin of {settings.margin:g} "
+        f"is not ruled out (AUC {strongest.effect:.3f}, standard error {strongest.error:.3f})."
     )
 
 
-def _explain_blindness(evidence: Evidence, found: Mapping[str, Measurement]) -> str:
-    if evidence.has_original:
+def _explain_blindness(report: Report, *, is_tried: bool) -> str:
+    if any(metric.original_effect is not None for metric in report.metrics.values()):
         return "Nothing could be seen before unlearning either: no contrast tells the original's forget records apart."
-    if any(one.sensitivity is not None for one in found.values()):
+    if is_tried:
         return "No contrast tells records that the model was trained on from held-out ones, so none can clear it."
     return "Whether any contrast sees what training leaves could not be tried."
 
 
-def _name_control(found: Measurement) -> str:
-    assert found.sensitivity is not None
-    return "the original's" if found.sensitivity.source == "original" else "known members'"
+def _name_control(sensitivity: Sensitivity | None) -> str:
+    return "the original's" if sensitivity is not None and sensitivity.source == "original" else "known members'"

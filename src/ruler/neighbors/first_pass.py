@@ -195,7 +195,7 @@ def scan(
         return len(pairs)
 
     try:
-        panels = list_panels(len(queries), len(base), problem.is_self, count_resident_tiles(problem.base.width))
+        panels = list_panels(len(queries), len(base), problem.is_self, _count_resident_tiles(problem.base.width))
         while wave := list(itertools.islice(panels, WAVE_PANELS)):
             for n_pairs in run(multiply, wave):
                 on_done(n_pairs)
@@ -211,7 +211,7 @@ def count_pairs(problem: Problem) -> int:
     return n_queries * (n_queries + 1) // 2 if problem.is_self else n_queries * n_base
 
 
-def count_resident_tiles(width: int) -> int:
+def _count_resident_tiles(width: int) -> int:
     """Query tiles that stay in memory while the base passes by: the more, the less often it is read."""
     return max(PANEL_TILES, min(MOST_RESIDENT_TILES, _CACHE_BYTES // (2 * 4 * TILE_ROWS * width)))
 

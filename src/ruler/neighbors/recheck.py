@@ -42,10 +42,15 @@ class BestRows:
         values = np.concatenate([self.similarity[touched][known], values])
         order = np.lexsort((columns, -values, rows))
         rows, columns, values = rows[order], columns[order], values[order]
-        place = np.arange(len(rows)) - np.searchsorted(rows, rows)
+        place = _count_before(rows)
         keep = place < self.k
         self.similarity[rows[keep], place[keep]] = values[keep]
         self.index[rows[keep], place[keep]] = columns[keep]
+
+
+def _count_before(rows: IndexArray) -> IndexArray:
+    """How many entries of the same row stand before each, in ascending rows."""
+    return np.arange(len(rows)) - np.searchsorted(rows, rows)
 
 
 def recheck(problem: Problem, candidates: Candidates, best: BestRows, arithmetic: Arithmetic, run: Run) -> None:
@@ -95,7 +100,7 @@ def _kth_largest(rows: IndexArray, values: FloatArray, k: int, n_rows: int) -> F
     """The k-th largest value of each row, -inf where a row has fewer."""
     order = np.lexsort((-values, rows))
     rows, values = rows[order], values[order]
-    is_kth = np.arange(len(rows)) - np.searchsorted(rows, rows) == k - 1
+    is_kth = _count_before(rows) == k - 1
     result = np.full(n_rows, -np.inf)
     result[rows[is_kth]] = values[is_kth]
     return result
@@ -105,7 +110,7 @@ def _merge_pairs(problem: Problem, best: BestRows, rows: IndexArray, columns: In
     """Exact similarities of the pairs, lowest base rows first: where the k-th best is 1, later rows cannot win."""
     order = np.lexsort((columns, rows))
     rows, columns = rows[order], columns[order]
-    place = np.arange(len(rows)) - np.searchsorted(rows, rows)
+    place = _count_before(rows)
     start, stop = 0, _FIRST_LOOK
     while len(rows):
         now = (place >= start) & (place < stop)

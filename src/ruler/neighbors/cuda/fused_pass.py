@@ -231,13 +231,10 @@ class FusedScan:
                 BLOCK=_SLOT_BLOCK,
             )
 
-    def _read(self, start: int, stop: int) -> tuple[Any, Any, Any]:
-        found = self._found[start:stop]
-        return found >> 32, found & 0xFFFFFFFF, self._values[start:stop]
-
     def recheck(self) -> Pairs:
         """Second pass: float64 products of the pairs found, then exact similarities of the best."""
-        rows, columns, values = self._read(0, self._n_found)
+        found, values = self._found[: self._n_found], self._values[: self._n_found]
+        rows, columns = found >> 32, found & 0xFFFFFFFF
         self._n_found = 0
         bars = self._bars()
         keep = values >= bars[rows]

@@ -29,29 +29,17 @@ N_MEMBERS = 2000
 
 @dataclass(frozen=True, eq=False)
 class LayerRows:
-    """One model at one layer; what is measured of it is measured when first asked for, and kept.
+    """One model at one layer; what is measured of it is measured when first asked for, and kept."""
 
-    Args:
-        rows: (n, p) by side, finite, the same records in the same order for every model.
-        losses: (n,) by side; None where the model's losses are not known.
-        settings: Of the audit.
-        halves: Retain rows to fit a map between models on, and rows to compare.
-        members: Retain rows that stand for known members.
-        retain_groups: (n,) codes of the retain records' groups; None without them.
-        reference: Retain rows that M4 ranks against, drawn with replacement; None for all.
-        original: The original model at the same layer, for the unlearned one.
-        search: Who searches neighbours; the answer does not depend on it.
-    """
-
-    rows: SideRows
-    losses: Mapping[Side, FloatArray] | None
-    settings: AuditSettings
-    halves: tuple[IndexArray, IndexArray]
-    members: IndexArray
-    retain_groups: npt.NDArray[Any] | None = None
-    reference: IndexArray | None = None
-    original: "LayerRows | None" = None
-    search: Searcher = find_neighbors
+    rows: SideRows  # (n, p) by side, finite, the same records in the same order for every model
+    losses: Mapping[Side, FloatArray] | None  # (n,) by side; None where the model's losses are not known
+    settings: AuditSettings  # of the audit
+    halves: tuple[IndexArray, IndexArray]  # retain rows to fit a map between models on, and rows to compare
+    members: IndexArray  # retain rows that stand for known members
+    retain_groups: npt.NDArray[Any] | None = None  # (n,) codes of the retain records' groups; None without them
+    reference: IndexArray | None = None  # retain rows that M4 ranks against, drawn with replacement; None for all
+    original: "LayerRows | None" = None  # the original model at the same layer, for the unlearned one
+    search: Searcher = find_neighbors  # who searches neighbours; the answer does not depend on it
     _pairings: "dict[LayerRows, Pairing]" = field(default_factory=dict, repr=False)
     _compared: "dict[tuple[LayerRows, bool], SideScores]" = field(default_factory=dict, repr=False)
 
@@ -123,40 +111,28 @@ class LayerRows:
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """Checked input of an audit. Records stand in an order that follows from their content, not from the files.
+    """Checked input of an audit. Records stand in an order that follows from their content, not from the files."""
 
-    Args:
-        unlearned: The audited model by layer, in forward order; the last is the main one.
-        oracles: Models that were never trained on the forget records, by layer; empty without any.
-        original: The model before unlearning, by layer; None if it was not given.
-        ids: By side, (n,) names of the records; row numbers where none were given.
-        groups: By side, (n,) labels; sides without groups are missing.
-        labels: By side, where known.
-        strata: By side, what forget and held-out records are matched on; empty if they are not.
-        features: By side, (n, d) numbers that describe the records apart from any model, where known.
-        settings: Of the audit.
-        named: Sides whose ids are names, and not just the numbers of their rows.
-        order: (n,) position of each forget record in what was given.
-        draw_seed: Seed of the permutations. It follows from the records, so that nobody can choose it.
-        n_unmatched: Held-out records that were left out so that strata match.
-        claimed_ids: ``claimed_ids[model][side]``: the ids that `Embeddings` carried, for models that came with them.
-        columns: Names of the columns of the unlearned model's rows, where they came as a table.
-    """
-
-    unlearned: Mapping[str, LayerRows]
+    unlearned: Mapping[str, LayerRows]  # the audited model by layer, in forward order; the last is the main one
+    # models that were never trained on the forget records, by layer; empty without any
     oracles: Sequence[Mapping[str, LayerRows]]
-    original: Mapping[str, LayerRows] | None
-    ids: Mapping[Side, npt.NDArray[Any]]
-    groups: Mapping[Side, npt.NDArray[Any]]
-    settings: AuditSettings
-    labels: Mapping[Side, npt.NDArray[Any]] = field(default_factory=dict)
+    original: Mapping[str, LayerRows] | None  # the model before unlearning, by layer; None if it was not given
+    ids: Mapping[Side, npt.NDArray[Any]]  # by side, (n,) names of the records; row numbers where none were given
+    groups: Mapping[Side, npt.NDArray[Any]]  # by side, (n,) labels; sides without groups are missing
+    settings: AuditSettings  # of the audit
+    labels: Mapping[Side, npt.NDArray[Any]] = field(default_factory=dict)  # by side, where known
+    # by side, what forget and held-out records are matched on; empty if they are not
     strata: Mapping[Side, npt.NDArray[Any]] = field(default_factory=dict)
+    # by side, (n, d) numbers that describe the records apart from any model, where known
     features: Mapping[Side, FloatArray] = field(default_factory=dict)
-    named: frozenset[Side] = frozenset()
+    named: frozenset[Side] = frozenset()  # sides whose ids are names, and not just the numbers of their rows
+    # (n,) position of each forget record in what was given
     order: IndexArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    draw_seed: int = 0
-    n_unmatched: int = 0
+    draw_seed: int = 0  # of the permutations; it follows from the records, so that nobody can choose it
+    n_unmatched: int = 0  # held-out records that were left out so that strata match
+    # ``claimed_ids[model][side]``: the ids that `Embeddings` carried, for models that came with them
     claimed_ids: Mapping[str, Mapping[Side, npt.NDArray[Any]]] = field(default_factory=dict)
+    # names of the columns of the unlearned model's rows, where they came as a table
     columns: tuple[str, ...] | None = None
 
     @property

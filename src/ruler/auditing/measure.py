@@ -18,27 +18,17 @@ from ruler.stats.equivalence import Share, equivalence_p_value
 
 @dataclass(frozen=True, eq=False)
 class Measurement:
-    """A contrast with its control: what the verdict is read from.
+    """A contrast with its control: what the verdict is read from."""
 
-    Args:
-        contrast: Its row of the table.
-        scores: ``scores[layer]``: per record, by side, in the unlearned model.
-        strands: Place and spread at every layer; empty without held-out records.
-        test: How the p-values were found.
-        p_value: Are forget and held-out records alike in all strands?
-        adjusted_p_value: The same corrected for all contrasts that decide.
-        sensitivity: Whether the contrast was seen in the positive control; None where that could not be tried.
-        share: Part of the positive control's contrast that is left; None where it was not seen.
-    """
-
-    contrast: Contrast
-    scores: Mapping[str, SideScores]
-    strands: Sequence[Strand]
-    test: Test
-    p_value: float
-    adjusted_p_value: float
+    contrast: Contrast  # its row of the table
+    scores: Mapping[str, SideScores]  # ``scores[layer]``: per record, by side, in the unlearned model
+    strands: Sequence[Strand]  # place and spread at every layer; empty without held-out records
+    test: Test  # how the p-values were found
+    p_value: float  # are forget and held-out records alike in all strands?
+    adjusted_p_value: float  # the same corrected for all contrasts that decide
+    # whether the contrast was seen in the positive control; None where that could not be tried
     sensitivity: Sensitivity | None
-    share: Share | None
+    share: Share | None  # part of the positive control's contrast that is left; None where it was not seen
 
     @property
     def strongest(self) -> Strand:

@@ -23,24 +23,16 @@ from ruler.stats.samples import average_by_group
 
 @dataclass(frozen=True, eq=False)
 class Strand:
-    """One score of the records: a contrast at one layer, as it is or as the distance from its middle.
+    """One score of the records: a contrast at one layer, as it is or as the distance from its middle."""
 
-    Args:
-        layer: Where it was read.
-        part: "place", the score itself, or "spread", its distance from the median of all (with several oracles, the
-            distance of its rank from their mean rank).
-        n_first: Forget records (or groups); they come first.
-        now: (n,) in the unlearned model, forget then held-out records, group means where groups are named.
-        before: The same in the original; None without it.
-        oracles: (K, n) the same in the oracles, for the hybrid test; None otherwise.
-    """
-
-    layer: str
+    layer: str  # where it was read
+    # "place", the score itself, or "spread", its distance from the median of all (with several oracles, the distance of
+    # its rank from their mean rank)
     part: Literal["place", "spread"]
-    n_first: int
-    now: FloatArray
-    before: FloatArray | None
-    oracles: FloatArray | None
+    n_first: int  # forget records (or groups); they come first
+    now: FloatArray  # (n,) in the unlearned model, forget then held-out records, group means where groups are named
+    before: FloatArray | None  # the same in the original; None without it
+    oracles: FloatArray | None  # (K, n) the same in the oracles, for the hybrid test; None otherwise
 
     @cached_property
     def effect(self) -> Effect:

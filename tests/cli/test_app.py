@@ -19,9 +19,14 @@ def invoke(monkeypatch):
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_has_help_with_an_example(verb, invoke):
-    done = invoke(*verb.split(), "--help")
-    assert done.exit_code == 0
-    assert f"Example: ruler {verb}" in done.output
+    for option in ("--help", "-h"):
+        done = invoke(*verb.split(), option)
+        assert done.exit_code == 0
+        assert f"Example: ruler {verb}" in done.output
+
+
+def test_shells_can_complete_commands(invoke):
+    assert "--install-completion" in invoke("--help").output
 
 
 def test_version(invoke):

@@ -6,6 +6,7 @@ from typer.testing import CliRunner
 
 import ruler.cli.data
 from ruler.cli.data import app
+from ruler.core.errors import RulerError
 from ruler.data import DATASETS
 
 
@@ -94,16 +95,14 @@ def test_absent_set_fails_only_when_it_was_asked_for(run, bare):
 
 @pytest.mark.parametrize("words", [["check", "adullt"], ["fetch", "adullt"]])
 def test_unknown_name(run, words):
-    answer = run(*words)
-    assert answer.exit_code == 2
-    assert "Did you mean 'adult'?" in answer.stderr
+    with pytest.raises(RulerError, match=r"Did you mean 'adult'\?"):
+        raise run(*words).exception
 
 
 @pytest.mark.parametrize("words", [["fetch"], ["fetch", "adult", "--all"]])
 def test_fetch_needs_names_or_all(run, words):
-    answer = run(*words)
-    assert answer.exit_code == 2
-    assert "fetch must be given either names or --all" in answer.stderr
+    with pytest.raises(RulerError, match="fetch must be given either names or --all"):
+        raise run(*words).exception
 
 
 def test_fetch_replaces_a_wrong_copy_in_the_cache(run, bare, tmp_path, monkeypatch):
@@ -147,18 +146,16 @@ def test_labels_go_with_faces_that_are_downloaded(run, bare, tmp_path, monkeypat
     assert (answer.exit_code, answer.output) == (0, "lfw: there\n")
     assert given == [("lfw", {"labels": Path("people.csv"), "progress": True})]
     for words in (["adult"], ["lfw", "adult"]):
-        answer = run("fetch", *words, "--labels", "people.csv")
-        assert answer.exit_code == 2
-        assert "--labels must go with lfw alone; got" in answer.stderr
+        with pytest.raises(RulerError, match="--labels must go with lfw alone; got"):
+            raise run("fetch", *words, "--labels", "people.csv").exception
 
 
 def test_labels_for_a_set_of_the_users_own_are_refused(run, tmp_path, monkeypatch):
     (tmp_path / "mine" / "images").mkdir(parents=True)
     (tmp_path / "mine" / "images" / "lfw.npz").write_bytes(b"mine")
     monkeypatch.setenv("RULER_DATA", str(tmp_path / "mine"))
-    answer = run("fetch", "lfw", "--labels", "people.csv")
-    assert answer.exit_code == 2
-    assert "lfw.npz, which is read first. Add the array gender to it." in answer.stderr
+    with pytest.raises(RulerError, match=r"lfw\.npz, which is read first\. Add the array gender to it\."):
+        raise run("fetch", "lfw", "--labels", "people.csv").exception
 
 
 def test_labels_that_cannot_be_read_end_in_one_line(run, bare):

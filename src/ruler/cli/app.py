@@ -16,7 +16,7 @@ app = typer.Typer(
     help="RULER verifies machine unlearning in a model's representations.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command(epilog="Example: ruler demo --out ruler-demo")(demo)
 app.command(cls=audit_verb.AuditCommand, epilog=audit_verb.EXAMPLE)(audit_verb.audit)

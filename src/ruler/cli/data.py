@@ -1,14 +1,15 @@
 """`ruler data`: where datasets are, and whether they are the right ones."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from ruler.core.errors import RulerError
+from ruler.core.errors import InputError, RulerError
 from ruler.core.locations import cache_folder, data_folder
 from ruler.data import DATASETS, describe_dataset, fetch_dataset, locate
 
@@ -50,89 +51,59 @@ def fetch(
 ) -> None:
     """Download datasets into the cache, unless the right version is here already."""
     if every == bool(names):
-        _fail("fetch must be given either names or --all. Example: ruler data fetch adult")
+        raise InputError("fetch must be given either names or --all. Example: ruler data fetch adult")
     if labels is not None:
-        _fetch_labelled(names or [], labels)
-        return
-    wanted = list(DATASETS) if every else _known(names or [])
-    faults = [_fetch_one(name) for name in wanted]
-    if any(faults):
-        raise typer.Exit(_MISUSE)
+        faces = [key for key, entry in DATASETS.items() if entry.kind == "faces"]
+        if names is None or len(names) != 1 or names[0] not in faces:
+            got = " ".join(names or ["no name"])
+            raise InputError(f"--labels must go with {' or '.join(faces)} alone; got {got}.")
+        where = locate(DATASETS[names[0]])
+        if where.place == "RULER_DATA":
+            raise InputError(
+                f"--labels must be for a download; got {where.path}, which is read first. Add the array gender to it."
+            )
+
+    def fetch_one(name: str) -> str:
+        if labels is not None:
+            return str(fetch_dataset(name, labels=labels, progress=True))
+        where = locate(DATASETS[name])
+        if where.place != "to download":
+            try:
+                describe_dataset(name)
+                return "here already"
+            except RulerError:
+                if where.place != "cache":  # our own copy may be replaced, a folder of the user's may not
+                    raise
+        return str(fetch_dataset(name, progress=True))
+
+    _do_each(list(DATASETS) if every else names or [], fetch_one)
 
 
 @app.command(epilog="Example: ruler data check adult")
 def check(names: Names = None) -> None:
     """Load datasets and compare their content with the right version; by default all that are here."""
-    wanted = _known(names or list(DATASETS))
-    faults = [_check_one(name, is_needed=bool(names)) for name in wanted]
-    if any(faults):
+
+    def check_one(name: str) -> str:
+        if locate(DATASETS[name]).place != "to download":
+            return f"ok, {describe_dataset(name)}"
+        absent = f"not here. Run: ruler data fetch {name}"
+        if names:
+            raise InputError(absent)
+        return absent
+
+    _do_each(names or list(DATASETS), check_one)
+
+
+def _do_each(names: list[str], work: Callable[[str], str]) -> None:
+    """Say what the work returns for each dataset; report a failed one and continue, and exit with 2 in the end."""
+    for name in names:
+        DATASETS[name]
+    has_failed = False
+    for name in names:
+        try:
+            typer.echo(f"{name}: {work(name)}")
+        except RulerError as error:
+            typer.echo(f"{name}: {error}", err=True)
+            has_failed = True
+    if has_failed:
         raise typer.Exit(_MISUSE)
-
-
-def _fetch_labelled(names: list[str], labels: Path) -> None:
-    """Fetch faces with what is known of their people; a copy in RULER_DATA, which is read first, is the user's."""
-    known = _known(names)
-    if len(known) != 1 or DATASETS[known[0]].kind != "faces":
-        faces = [key for key, entry in DATASETS.items() if entry.kind == "faces"]
-        _fail(f"--labels must go with {' or '.join(faces)} alone; got {' '.join(known) or 'no name'}.")
-    where = locate(DATASETS[known[0]])
-    if where.place == "RULER_DATA":
-        _fail(f"--labels must be for a download; got {where.path}, which is read first. Add the array gender to it.")
-    try:
-        typer.echo(f"{known[0]}: {fetch_dataset(known[0], labels=labels, progress=True)}")
-    except RulerError as error:
-        _fail(f"{known[0]}: {error}")
-
-
-def _fetch_one(name: str) -> bool:
-    """Whether the set is still not here."""
-    try:
-        if _is_here(name):
-            typer.echo(f"{name}: here already")
-        else:
-            typer.echo(f"{name}: {fetch_dataset(name, progress=True)}")
-    except RulerError as error:
-        typer.echo(f"{name}: {error}", err=True)
-        return True
-    return False
-
-
-def _is_here(name: str) -> bool:
-    where = locate(DATASETS[name])
-    if where.place == "to download":
-        return False
-    try:
-        describe_dataset(name)
-    except RulerError:
-        if where.place == "cache":  # our own copy may be replaced, a folder of the user's may not
-            return False
-        raise
-    return True
-
-
-def _check_one(name: str, *, is_needed: bool) -> bool:
-    """Whether the set is wrong, or absent although it was asked for."""
-    if locate(DATASETS[name]).place == "to download":
-        typer.echo(f"{name}: not here. Run: ruler data fetch {name}", err=is_needed)
-        return is_needed
-    try:
-        found = describe_dataset(name)
-    except RulerError as error:
-        typer.echo(f"{name}: {error}", err=True)
-        return True
-    typer.echo(f"{name}: ok, {found}")
-    return False
-
-
-def _known(names: list[str]) -> list[str]:
-    try:
-        for name in names:
-            DATASETS[name]
-        return names
-    except RulerError as error:
-        _fail(str(error))
-
-
-def _fail(message: str) -> NoReturn:
-    typer.echo(message, err=True)
-    raise typer.Exit(_MISUSE)

@@ -1,7 +1,6 @@
 """`ruler demo`: the main job on built-in data, from training to two audits and their reports."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,14 +25,6 @@ _TITLES = {"fine_tuning": FINE_TUNING.title, "retraining": "Retraining"}
 _N_STEPS = 6
 
 
-@dataclass(frozen=True, eq=False)
-class _Scene:
-    """Records by side, and the models that were made from them."""
-
-    records: dict[str, Any]
-    models: "dict[str, nn.Module]"
-
-
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the reports and the embeddings.")] = Path("ruler-demo"),
 ) -> None:
@@ -43,20 +34,28 @@ def demo(
     from ruler.auditing.models import audit_models
 
     with show_progress("training, unlearning, auditing", _N_STEPS) as advance:
-        scene = _train(_SEED, advance)
+        records, models = _train(_SEED, advance)
         reports: dict[str, Report] = {}
         for method in _TITLES:
-            oracle, original = scene.models["oracle"], scene.models["original"]
-            reports[method] = audit_models(scene.models[method], oracle=oracle, original=original, **scene.records)
+            oracle, original = models["oracle"], models["original"]
+            reports[method] = audit_models(models[method], oracle=oracle, original=original, **records)
             advance(1)
+    from ruler.embeddings import embed, save_embeddings
+
     for method, report in reports.items():
         report.save(out / method)
-    _save_embeddings(scene, out / "embeddings")
-    _tell(scene, reports, out)
+    for name, model in models.items():
+        (out / "embeddings" / name).mkdir(parents=True, exist_ok=True)
+        for side, data in records.items():
+            save_embeddings(embed(model, data), out / "embeddings" / name / f"{side}.npz")
+    _tell({side: len(data) for side, data in records.items()}, reports, out)
 
 
-def _train(seed: int, advance: Callable[[float], None]) -> _Scene:
-    """Digits from two sources, one of them with wrong labels: the original learns both, the others the sound one."""
+def _train(seed: int, advance: Callable[[float], None]) -> "tuple[dict[str, Any], dict[str, nn.Module]]":
+    """Train on digits from two sources, one with wrong labels: the original on both, the others on the sound one.
+
+    Returns records by side, and models by name.
+    """
     import numpy as np
     import torch
     from torch import nn
@@ -87,37 +86,23 @@ def _train(seed: int, advance: Callable[[float], None]) -> _Scene:
     for name, side, own_seed in (("original", "all", 0), ("oracle", "retain", 0), ("retraining", "retain", 1)):
         models[name] = train_classifier(build, data[side], seed=2 * seed + own_seed, settings=settings)
         advance(1)
-    models["fine_tuning"] = unlearn(
-        "fine_tuning",
-        models["original"],
-        forget=data["forget"],
-        retain=data["retain"],
-        settings=FineTuningSettings(epochs=_FINE_TUNING_EPOCHS),
-    )
+    forget, retain, tuning = data["forget"], data["retain"], FineTuningSettings(epochs=_FINE_TUNING_EPOCHS)
+    models["fine_tuning"] = unlearn("fine_tuning", models["original"], forget=forget, retain=retain, settings=tuning)
     advance(1)
     sides = ("forget", "retain", "held_out")
     names = {side: np.array([f"image {row}" for row in rows[side]]) for side in sides}
-    return _Scene({side: NamedRecords(data[side], names[side]) for side in sides}, models)
+    return {side: NamedRecords(data[side], names[side]) for side in sides}, models
 
 
-def _save_embeddings(scene: _Scene, folder: Path) -> None:
-    from ruler.embeddings import embed, save_embeddings
-
-    for name, model in scene.models.items():
-        (folder / name).mkdir(parents=True, exist_ok=True)
-        for side, data in scene.records.items():
-            save_embeddings(embed(model, data), folder / name / f"{side}.npz")
-
-
-def _tell(scene: _Scene, reports: "dict[str, Report]", out: Path) -> None:
-    n_forget, n_retain, n_held_out = (len(scene.records[side]) for side in ("forget", "retain", "held_out"))
+def _tell(sizes: dict[str, int], reports: "dict[str, Report]", out: Path) -> None:
+    n_forget, n_trained = sizes["forget"], sizes["forget"] + sizes["retain"]
     console = Console()
     console.print(
-        f"Digits: {n_forget} of {n_forget + n_retain} training images came from a source with wrong labels, so that "
+        f"Digits: {n_forget} of {n_trained} training images came from a source with wrong labels, so that "
         "the original model had to memorise them. Now that source is to be forgotten. Fine-Tuning continues to train "
         "the original, on the other images. Retraining starts again on the other images, from another seed. "
-        f"{n_held_out} more images of the same source, which no model was trained on, are the held-out records: they "
-        "show what a forgotten image looks like. Data and methods were chosen so that one method fails and one "
+        f"{sizes['held_out']} more images of the same source, which no model was trained on, are the held-out records: "
+        "they show what a forgotten image looks like. Data and methods were chosen so that one method fails and one "
         "succeeds: this shows what an audit sees, and ranks no method.\n"
     )
     console.print(_compare(reports))

@@ -258,7 +258,7 @@ def test_wide_tables_are_refused_before_reading(tmp_path):
         "b": arrow.array(zeros),
     }.items():
         parquet.write_table(arrow.table({"values" if name == "a" else "f0": column}), tmp_path / f"{name}.parquet")
-        with pytest.raises(FileFormatError, match="it claims 33,554,432 bytes"):
+        with pytest.raises(FileFormatError, match="it claims"):
             load_embeddings(tmp_path / f"{name}.parquet")
 
 

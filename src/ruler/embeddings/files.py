@@ -320,9 +320,9 @@ def _load_side(place: Path, side: str, entries: list[Path], strata: str | None) 
         if is_known:
             raise FileFormatError(f"{file} must not repeat what {place.name} holds; both have {kind}. Remove one.")
         with reading_safely(file):
-            array = np.array(open_npy(file))
+            array = open_npy(file)
             if array.dtype.kind not in "biufU":
                 raise FileFormatError(f"{file} must hold numbers or text; got {array.dtype}. Save a plain array.")
-            beside: dict[str, Any] = {kind: array if kind == "features" else storable(kind, array)}
+            beside: dict[str, Any] = {kind: np.array(array if kind == "features" else storable(kind, array))}
             rows = replace(rows, **beside)
     return rows

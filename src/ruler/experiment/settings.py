@@ -1,7 +1,6 @@
 """What decides the cells of a study, typed and checked, and how it is written to ``study.toml`` and read back."""
 
 import json
-import tomllib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from ruler.core.checks import check_number
 from ruler.core.errors import FileFormatError, InputError
 from ruler.core.files import write_atomically
 from ruler.core.optional import load_optional
+from ruler.core.readers.documents import parse_toml, read_toml_text
 from ruler.core.registry import Registry
 from ruler.data import DATASETS, list_datasets
 from ruler.unlearning import METHODS
@@ -182,10 +182,7 @@ def parse_studies(text: str, *, source: str = "study.toml") -> tuple[StudySettin
         InputError: A value that breaks a rule.
     """
     pydantic = load_optional("pydantic", "reading a study file")
-    try:
-        content = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise FileFormatError(f"{source} must be TOML; got {error}.") from error
+    content = parse_toml(text, source)
     tables = content.pop("study", None)
     if content or not isinstance(tables, list) or not tables:
         raise FileFormatError(f"{source} must hold [[study]] tables and nothing else; got {sorted(content) or 'none'}.")
@@ -209,7 +206,7 @@ def _parse_study(table: Any, pydantic: Any, source: str) -> StudySettings:
 
 def read_studies(path: str | Path) -> tuple[StudySettings, ...]:
     """Studies from a file that `format_studies` wrote, or a person."""
-    return parse_studies(Path(path).read_text(encoding="utf-8"), source=str(path))
+    return parse_studies(read_toml_text(Path(path)), source=str(path))
 
 
 def add_studies(studies: Sequence[StudySettings], path: Path) -> None:

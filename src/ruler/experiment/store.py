@@ -10,8 +10,8 @@ import platform
 import sqlite3
 import subprocess
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -23,6 +23,7 @@ from ruler.auditing.contrasts import OWN
 from ruler.core import __version__
 from ruler.core.errors import FileFormatError, InputError
 from ruler.core.optional import load_optional
+from ruler.core.readers.safety import reading_safely
 from ruler.experiment.cell import Outcome
 from ruler.experiment.grid import CELL_VERSIONS, Cell
 
@@ -109,6 +110,12 @@ CREATE TRIGGER IF NOT EXISTS results_stay BEFORE UPDATE ON results
 """
 
 
+_THINGS = {
+    *{("table", name) for name in ("results", "failures")},
+    *{("trigger", name) for name in ("results_are_kept", "results_stay")},
+}
+
+
 @dataclass(frozen=True)
 class Provenance:
     """Where and by what a row was made."""
@@ -170,8 +177,10 @@ class ResultStore:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        try:
+        with self._reading():
             self._connection = sqlite3.connect(self.path, timeout=_PATIENCE_S, isolation_level=None)
+            if not self._has_schema():
+                self._check_ours()  # before anything is written to it
             self._enter_wal_mode()
             self._connection.execute("PRAGMA synchronous = NORMAL")
             if not self._has_schema():
@@ -179,10 +188,26 @@ class ResultStore:
                 self._add_later_columns()
             if not self._has_schema():
                 raise sqlite3.DatabaseError("tables with other columns")
-        except sqlite3.DatabaseError as error:
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Say in one line that a file is broken, foreign or not to be written."""
+        try:
+            yield
+        except (sqlite3.Error, UnicodeError) as error:
             raise FileFormatError(
                 f"{self.path} must be a results file of this version; got {error}. Name another folder with --out."
             ) from error
+
+    def _ask(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        with self._reading():
+            return self._connection.execute(query, values).fetchall()
+
+    def _check_ours(self) -> None:
+        """Refuse a database of another program, which `_SCHEMA` would otherwise be added to."""
+        names = {name for (name,) in self._connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if names and "results" not in names:
+            raise sqlite3.DatabaseError("a database of another program")
 
     def _enter_wal_mode(self) -> None:
         """Try until no other process does the same: SQLite then answers 'locked' at once, whatever its timeout."""
@@ -208,8 +233,8 @@ class ResultStore:
 
     def _has_schema(self) -> bool:
         found = [row[1] for row in self._connection.execute("PRAGMA table_info(results)")]
-        triggers = self._connection.execute("SELECT count(*) FROM sqlite_master WHERE type = 'trigger'").fetchone()[0]
-        return set(found) == {"key", "version", *_COLUMNS} and triggers == 2
+        things = self._connection.execute("SELECT type, name FROM sqlite_master WHERE type <> 'index'").fetchall()
+        return set(found) == {"key", "version", *_COLUMNS} and set(things) == _THINGS
 
     def close(self) -> None:
         """Close the file."""
@@ -230,22 +255,22 @@ class ResultStore:
         values |= {"elapsed_s": outcome.elapsed_s, "finished_at": _tell_time()}
         row = [outcome.cell.key, outcome.cell.version, *(values.get(name) for name in _COLUMNS)]
         names, marks = _quote(("key", "version", *_COLUMNS)), ", ".join("?" * len(row))
-        self._connection.execute(f"INSERT OR IGNORE INTO results ({names}) VALUES ({marks})", row)
+        self._ask(f"INSERT OR IGNORE INTO results ({names}) VALUES ({marks})", row)
 
     def add_failures(self, cells: Sequence[Cell], error: str, details: str = "") -> None:
         """Record that cells failed, except those that have a row; they stay to be done."""
         query = "INSERT INTO failures SELECT ?, ?, ?, ? WHERE NOT EXISTS (SELECT 1 FROM results WHERE key = ?)"
         for cell in cells:
-            self._connection.execute(query, (cell.key, error, details, _tell_time(), cell.key))
+            self._ask(query, (cell.key, error, details, _tell_time(), cell.key))
 
     def list_finished(self) -> set[str]:
         """Keys of all cells with a row."""
-        return {key for (key,) in self._connection.execute("SELECT key FROM results")}
+        return {key for (key,) in self._ask("SELECT key FROM results")}
 
     def list_failures(self) -> dict[str, str]:
         """Key -> latest error of cells that failed and have no row since."""
         query = "SELECT key, error FROM failures WHERE key NOT IN (SELECT key FROM results) ORDER BY rowid"
-        return dict(self._connection.execute(query))
+        return dict(self._ask(query))
 
     def list_rows(self) -> list[tuple[Any, ...]]:
         """All rows of each engine's newest version in the file; older ones stay there, but no table may mix them."""
@@ -254,7 +279,7 @@ class ResultStore:
             JOIN (SELECT engine AS by, max(version) AS newest FROM results GROUP BY engine) ON engine IS by
             WHERE version = newest ORDER BY {_quote(_ORDER)}
         """
-        return self._connection.execute(query).fetchall()
+        return self._ask(query)
 
     def check_variant(self, cells: Sequence[Cell]) -> None:
         """A file holds a study in one variant, so that no table mixes two.
@@ -265,7 +290,7 @@ class ResultStore:
         """
         wanted = {cell.study: tuple(map(str, (cell.engine, cell.models, cell.precision, cell.size))) for cell in cells}
         query = "SELECT DISTINCT version, study, engine, models, precision, size FROM results"
-        for version, study, *found in self._connection.execute(query):
+        for version, study, *found in self._ask(query):
             variant = tuple(map(str, found))
             is_of_now = version == CELL_VERSIONS.get(variant[0], 1)
             if is_of_now and wanted.get(study, variant) != variant:
@@ -281,7 +306,7 @@ class ResultStore:
             InputError: The file has rows of another.
         """
         query = "SELECT DISTINCT version, engine, model FROM results WHERE model IS NOT NULL"
-        for version, engine, found in self._connection.execute(query):
+        for version, engine, found in self._ask(query):
             if version == CELL_VERSIONS.get(engine, 1) and found != name:
                 raise InputError(
                     f"{self.path} must hold texts in one language model; got rows of {found} and a run of {name}. "
@@ -312,6 +337,7 @@ def load_results(path: str | Path) -> "pd.DataFrame":
         raise InputError(f"path must be a results file; got {path}, which does not exist. Run `ruler reproduce` first.")
     with ResultStore(path) as store:
         table: pd.DataFrame = pandas.DataFrame(store.list_rows(), columns=list(_COLUMNS))
-    for name in _NUMERIC:
-        table[name] = table[name].astype("int64" if name == "n_forget" else "float64")
+    with reading_safely(path, "results file"):
+        for name in _NUMERIC:
+            table[name] = table[name].astype("int64" if name == "n_forget" else "float64")
     return table

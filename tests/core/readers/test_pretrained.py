@@ -185,7 +185,7 @@ def test_broken_files_are_told(bert_folder) -> None:
     with pytest.raises(FileFormatError, match="must hold a sound transformers model; it cannot be read"):
         load_pretrained(bert_folder)
     (bert_folder / "config.json").write_text("{")
-    with pytest.raises(FileFormatError, match="must hold a sound transformers model; it cannot be read"):
+    with pytest.raises(FileFormatError, match="must be a sound JSON file; it cannot be read"):
         load_pretrained(bert_folder)
 
 
@@ -193,7 +193,7 @@ def test_settings_return_after_an_error(bert_folder) -> None:
     logging = transformers.utils.logging
     before = logging.get_verbosity(), logging.is_progress_bar_enabled()
     (bert_folder / "config.json").write_text("[]")
-    with pytest.raises(FileFormatError, match="must hold a sound transformers model"):
+    with pytest.raises(FileFormatError, match="must hold a JSON object"):
         load_pretrained(bert_folder)
     assert (logging.get_verbosity(), logging.is_progress_bar_enabled()) == before
 

@@ -57,7 +57,7 @@ def test_the_toml_must_be_a_small_text_file(tmp_path):
     with pytest.raises(FileFormatError, match="must be TOML in UTF-8"):
         read_config(path, AuditSettings)
     path.write_bytes(b"#" * (1 << 21))
-    with pytest.raises(FileFormatError, match="must be under 1 MiB"):
+    with pytest.raises(FileFormatError, match="must have at most 262,144 bytes"):
         read_config(path, AuditSettings)
 
 

@@ -13,7 +13,11 @@ import numpy.typing as npt
 
 from ruler.core.errors import FileFormatError
 from ruler.core.optional import load_optional
-from ruler.core.readers.safety import check_unfolded_size, reading_safely
+from ruler.core.readers.bounds import check_unfolded_size
+from ruler.core.readers.safety import reading_safely
+
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+_PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 def open_npy(path: Path) -> npt.NDArray[Any]:
@@ -31,6 +35,7 @@ class NpzArrays(Mapping[str, npt.NDArray[Any]]):
 
     def __init__(self, archive: zipfile.ZipFile, path: Path) -> None:
         self._archive = archive
+        check_packing(archive, path)
         arrays = [entry for entry in archive.infolist() if entry.filename.endswith(".npy")]
         self._entries = {entry.filename.removesuffix(".npy"): entry for entry in arrays}
         check_unfolded_size(sum(entry.file_size for entry in self._entries.values()), path)
@@ -50,8 +55,11 @@ class NpzArrays(Mapping[str, npt.NDArray[Any]]):
         """The shape that an entry claims, once its size proves that the claim is true."""
         with self._archive.open(entry) as stream:
             version = np.lib.format.read_magic(stream)
-            read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
-            shape, _, dtype = read(stream)
+            if version not in _HEADERS:
+                raise FileFormatError(
+                    f"{path} must hold plain arrays; entry {entry.filename!r} is none. Save it again."
+                )
+            shape, _, dtype = _HEADERS[version](stream)
             if dtype.hasobject:
                 raise FileFormatError(
                     f"{path} must hold numbers and text only; entry {entry.filename!r} holds pickled objects, which "
@@ -62,6 +70,13 @@ class NpzArrays(Mapping[str, npt.NDArray[Any]]):
                     f"{path} must hold as many numbers as it claims; entry {entry.filename!r} does not."
                 )
         return shape
+
+
+def check_packing(archive: zipfile.ZipFile, path: Path) -> None:
+    """Refuse archives that are packed otherwise than by deflate: others take memory by what the file claims."""
+    odd = [entry.filename for entry in archive.infolist() if entry.compress_type not in _PACKINGS]
+    if odd:
+        raise FileFormatError(f"{path} must be stored or deflated; entry {odd[0]!r:.80} is not. Write it again.")
 
 
 @contextmanager
@@ -89,6 +104,13 @@ def read_npz(path: Path) -> dict[str, npt.NDArray[Any]]:
         return dict(arrays)
 
 
+def _check_pickle(archive: zipfile.ZipFile, path: Path) -> None:
+    """Refuse what torch allows though no tensor needs it: to make bytes of any number."""
+    for entry in archive.infolist():
+        if entry.filename.endswith("data.pkl") and b"bytearray" in archive.read(entry):
+            raise FileFormatError(f"{path} must hold tensors only; got bytes. Save a tensor or a state dict.")
+
+
 def read_torch(path: Path, *, is_mapped: bool = False) -> Any:
     """The tensors and plain values that ``torch.save`` wrote, on the CPU; nothing in the file is executed.
 
@@ -105,7 +127,9 @@ def read_torch(path: Path, *, is_mapped: bool = False) -> Any:
         is_zip = zipfile.is_zipfile(path)
         if is_zip:
             with zipfile.ZipFile(path) as archive:
+                check_packing(archive, path)
                 check_unfolded_size(sum(entry.file_size for entry in archive.infolist()), path)
+                _check_pickle(archive, path)
         try:
             return torch.load(path, map_location="cpu", weights_only=True, mmap=is_mapped and is_zip)
         except pickle.UnpicklingError:

@@ -1,16 +1,21 @@
 """A Hugging Face dataset saved on disk -> tables, without `datasets`, its code or any pickle."""
 
 import json
+import struct
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from ruler.core.errors import FileFormatError, InputError, shorten
 from ruler.core.optional import load_optional
-from ruler.core.readers.tables import read_parquet
+from ruler.core.readers.bounds import check_unfolded_size
+from ruler.core.readers.documents import read_json
+from ruler.core.readers.safety import reading_safely
+from ruler.core.readers.tables import measure_unfolded, read_parquet
 
 T = TypeVar("T")
+_HEADER, _DICTIONARY_DATA, _COMPRESSION = 2, 1, 3  # fields of an Arrow message, dictionary batch, record batch
 _MARKS = ("dataset_dict.json", "dataset_info.json", "state.json")
 
 
@@ -33,7 +38,7 @@ def read_dataset(folder: Path) -> dict[str, Any]:
         parts = _read_list(folder / "dataset_dict.json", "splits")
         return {str(part): _read_arrow(folder / _plain(part, folder)) for part in parts}
     if (folder / "state.json").is_file():
-        return {str(_read_json(folder / "state.json").get("_split") or "all"): _read_arrow(folder)}
+        return {str(read_json(folder / "state.json").get("_split") or "all"): _read_arrow(folder)}
     return _read_parquet(folder)
 
 
@@ -139,7 +144,7 @@ def read_features(table: Any) -> dict[str, Any]:
 
 def _read_arrow(folder: Path) -> Any:
     pyarrow = load_optional("pyarrow", "reading a dataset")
-    state = _read_json(folder / "state.json")
+    state = read_json(folder / "state.json")
     if state.get("_indices_data_files"):
         raise FileFormatError(
             f"{folder} must hold the rows that it means; got all rows and a list of chosen ones. Save it again after "
@@ -154,13 +159,55 @@ def _read_arrow(folder: Path) -> Any:
 
 def _open_stream(path: Path) -> Any:
     pyarrow = load_optional("pyarrow", "reading a dataset")
-    try:
-        with pyarrow.memory_map(str(path)) as source, pyarrow.ipc.open_stream(source) as stream:
+    with reading_safely(path, "Arrow file"), pyarrow.memory_map(str(path)) as source:
+        check_messages(source, path)
+        source.seek(0)
+        with pyarrow.ipc.open_stream(source) as stream:
             table = stream.read_all()
-            table.validate(full=True)  # a file from others may promise what it does not hold
-            return table
-    except (OSError, pyarrow.ArrowException) as error:
-        raise FileFormatError(f"{path} must be an Arrow file; got one that cannot be read ({error}).") from error
+        table.validate(full=True)  # a file from others may promise what it does not hold
+        n_bytes = sum(measure_unfolded(chunk) for column in table.columns for chunk in column.chunks)
+        check_unfolded_size(n_bytes, path)
+        return table
+
+
+def check_messages(source: Any, path: Path) -> None:
+    """Refuse an Arrow stream with packed buffers: each claims the memory that it takes.
+
+    Args:
+        source: The open file, a pyarrow stream.
+        path: Its name.
+
+    Raises:
+        FileFormatError: It has some.
+    """
+    pyarrow = load_optional("pyarrow", "reading a dataset")
+    messages = pyarrow.ipc.MessageReader.open_stream(source)
+    with suppress(StopIteration):
+        while True:
+            message = messages.read_next_message()
+            if is_packed(message.metadata.to_pybytes(), message.type):
+                raise FileFormatError(f"{path} must not be compressed inside. Save the dataset with save_to_disk.")
+
+
+def is_packed(content: bytes, kind: str) -> bool:
+    """Whether a record or dictionary batch of Arrow's format says how its buffers are compressed."""
+
+    def follow(at: int) -> int:
+        return at + int(struct.unpack_from("<I", content, at)[0])
+
+    def find_field(table: int, number: int) -> int:
+        """Where a field of a flatbuffers table lies; 0 if it is not there."""
+        fields = table - int(struct.unpack_from("<i", content, table)[0])
+        size, place = struct.unpack_from("<H", content, fields)[0], 4 + 2 * number
+        offset = struct.unpack_from("<H", content, fields + place)[0] if place < size else 0
+        return table + int(offset) if offset else 0
+
+    if kind not in ("record batch", "dictionary"):
+        return False
+    batch = follow(find_field(follow(0), _HEADER))
+    if kind == "dictionary":
+        batch = follow(find_field(batch, _DICTIONARY_DATA))
+    return find_field(batch, _COMPRESSION) != 0
 
 
 def _list_parquet(folder: Path) -> list[Path]:
@@ -190,20 +237,8 @@ def joining(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise FileFormatError(
-            f"{path} must be readable JSON; got an error ({error}). Save the dataset again."
-        ) from error
-    if not isinstance(content, dict):
-        raise FileFormatError(f"{path} must hold a JSON object; got {type(content).__name__}. Save the dataset again.")
-    return content
-
-
 def _read_list(path: Path, key: str) -> list[Any]:
-    listed = _read_json(path).get(key)
+    listed = read_json(path).get(key)
     if not isinstance(listed, list) or not listed:
         raise FileFormatError(f"{path} must list something under {key}; got {listed!r:.50}. Save the dataset again.")
     return listed

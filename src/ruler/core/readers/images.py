@@ -12,10 +12,10 @@ import numpy.typing as npt
 
 from ruler.core.errors import FileFormatError, InputError
 from ruler.core.optional import load_optional
+from ruler.core.readers.bounds import limit
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg")
 _MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "YCbCr")
-_MAX_PIXELS = 50_000_000  # a small file can claim to be an image that fills the memory
 
 
 def list_images(folder: Path) -> list[Path]:
@@ -40,21 +40,22 @@ def decode_image(content: bytes, name: str, image_size: tuple[int, int] | None =
     """One PNG or JPEG as (height, width, 3) uint8, turned upright as its camera noted, transparency dropped.
 
     Raises:
-        FileFormatError: Not such an image, a broken one, more than 50 million pixels, or more than 8 bits a colour.
+        FileFormatError: Not such an image, a broken one, more pixels than the limit, or more than 8 bits a colour.
     """
     pillow: Any = load_optional("PIL.Image", "reading images")
     operations: Any = load_optional("PIL.ImageOps", "reading images")
     try:
         with _quiet(), pillow.open(io.BytesIO(content), formats=("PNG", "JPEG")) as image:
-            if image.width * image.height > _MAX_PIXELS:
+            if image.width * image.height > limit("pixels"):
                 raise ValueError(f"{image.width} x {image.height} pixels")
             if image.mode not in _MODES:
                 raise ValueError(f"mode {image.mode}, more than 8 bits a colour")
-            upright = operations.exif_transpose(image).convert("RGB")
+            operations.exif_transpose(image, in_place=True)
+            upright = image.convert("RGB")
     except Exception as error:  # parsers raise anything
         reason = "not one of the two" if isinstance(error, pillow.UnidentifiedImageError) else error
         raise FileFormatError(
-            f"{name} must be a PNG or JPEG image of at most {_MAX_PIXELS:,} pixels and 8 bits a colour; got a file "
+            f"{name} must be a PNG or JPEG image of at most {limit('pixels'):,} pixels and 8 bits a colour; got a file "
             f"that cannot be read ({reason}). Remove or convert it."
         ) from error
     if image_size is not None:

@@ -1,15 +1,23 @@
 """Folders that transformers' ``save_pretrained`` wrote -> models; no code that lies in them is run."""
 
 import json
+import math
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ruler.core.errors import CheckpointError, FileFormatError, shorten
+from ruler.core.errors import CheckpointError, FileFormatError
 from ruler.core.optional import load_optional
+from ruler.core.readers.bounds import check_at_most, limit, say_how_to_raise
+from ruler.core.readers.documents import read_json
+from ruler.core.readers.safety import reading_safely
 
 _PROCESSOR_FILES = ("preprocessor_config.json", "processor_config.json")
+_COUNTS = re.compile(r"(n|num)_.*(layers?|blocks?|experts?|stages?)|.*_layers|depths?|n_layer")
+_EDGES = re.compile(r".*(size|height|width|edge)")
+_SMALL_MODEL_BYTES = 64 << 20
 
 
 def load_pretrained(folder: str | Path, family: str | None = None) -> tuple[Any, frozenset[str]]:
@@ -38,12 +46,15 @@ def load_pretrained(folder: str | Path, family: str | None = None) -> tuple[Any,
     """
     folder = Path(folder)
     check_weights(folder)
+    _check_documents(folder)
+    _check_layers(read_json(folder / "config.json"), folder / "config.json")
     transformers = load_optional("transformers", "loading a transformers model")
-    with quiet_transformers(), _one_line(folder, "transformers model"):
+    with quiet_transformers(), reading_safely(folder, "transformers model"):
         config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         config._attn_implementation = None  # a configuration may name a kernel on the hub, which is code
         config.transformers_weights = None  # or weights of another name, which were not checked
         architecture = getattr(transformers, family) if family else _find_architecture(config, folder)
+        _check_size(architecture, config, folder)
         model, info = architecture.from_pretrained(
             folder,
             config=config,
@@ -79,7 +90,8 @@ def load_tokenizer(folder: str | Path) -> Any:
     folder = Path(folder)
     check_folder(folder)
     transformers = load_optional("transformers", "reading texts")
-    with quiet_transformers(), _one_line(folder, "tokenizer"):
+    _check_documents(folder)
+    with quiet_transformers(), reading_safely(folder, "tokenizer"):
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     # without any file transformers makes a tokenizer up, to which every word is unknown
     files = {"tokenizer.json", *tokenizer.vocab_files_names.values()}
@@ -113,7 +125,11 @@ def load_image_processor(folder: str | Path) -> Any:
             "Save it there with save_pretrained, or give images that are prepared already."
         )
     transformers = load_optional("transformers", "reading images")
-    with quiet_transformers(), _one_line(folder, "image processor"):
+    _check_documents(folder)
+    for name in _PROCESSOR_FILES:
+        if (folder / name).is_file():
+            _check_edges(read_json(folder / name), folder / name)
+    with quiet_transformers(), reading_safely(folder, "image processor"):
         return transformers.AutoImageProcessor.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
 
 
@@ -154,8 +170,8 @@ def check_weights(folder: Path) -> None:
 
 def _check_index(index: Path) -> None:
     """Every file that an index of weights names is a .safetensors file in its folder."""
-    with _one_line(index, "index of weights"):
-        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+    with reading_safely(index, "index of weights"):
+        names = sorted(set(read_json(index)["weight_map"].values()))
     places = [index.parent.resolve()]
     if places[0].parent.name == "snapshots":  # the hub's cache keeps the files of its snapshots beside them
         places.append(places[0].parents[1] / "blobs")
@@ -197,12 +213,53 @@ def _find_architecture(config: Any, folder: Path) -> Any:
     return found
 
 
-@contextmanager
-def _one_line(folder: Path, noun: str) -> Iterator[None]:
-    """Whatever a broken or hostile folder makes transformers raise, said in one line."""
-    try:
-        yield
-    except (FileFormatError, ImportError):
-        raise
-    except Exception as error:
-        raise FileFormatError(f"{folder} must hold a sound {noun}; it cannot be read: {shorten(error)}") from error
+def _check_documents(folder: Path) -> None:
+    """Every JSON file of the folder is of bounded size."""
+    for file in sorted(folder.glob("*.json")):
+        check_at_most(file.stat().st_size, "json_bytes", file, "bytes")
+
+
+def _list_numbers(content: Any, key: str = "") -> Iterator[tuple[str, int]]:
+    """Whole numbers of a JSON value, each with the nearest key above it."""
+    if isinstance(content, dict):
+        for name, value in content.items():
+            yield from _list_numbers(value, str(name))
+    elif isinstance(content, list):
+        for value in content:
+            yield from _list_numbers(value, key)
+    elif isinstance(content, int):
+        yield key, content
+
+
+def _check_layers(config: dict[str, Any], path: Path) -> None:
+    for key, number in _list_numbers(config):
+        if _COUNTS.fullmatch(key):
+            check_at_most(number, "layers", path, f"under {key}")
+
+
+def _check_edges(config: dict[str, Any], path: Path) -> None:
+    """Prepared images have a bounded number of pixels."""
+    for key, number in _list_numbers(config):
+        if _EDGES.fullmatch(key) and number > math.isqrt(limit("pixels")):
+            raise FileFormatError(
+                f"{path} must prepare images of at most {limit('pixels'):,} pixels; got {key} = {number:,}. "
+                f"{say_how_to_raise('pixels')}"
+            )
+
+
+def _check_size(architecture: Any, config: Any, folder: Path) -> None:
+    """Refuse a configuration of a model that is far larger than the weights beside it; it is built without memory."""
+    torch = load_optional("torch", "loading a transformers model")
+    if not issubclass(architecture, torch.nn.Module):  # one that chooses; what it does not know it tells itself
+        architecture = architecture._model_mapping.get(type(config), None)
+        if not isinstance(architecture, type):
+            return
+    on_disk = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
+    with torch.device("meta"):
+        model = architecture(config)
+    n_bytes = sum(part.numel() * part.element_size() for part in [*model.parameters(), *model.buffers()])
+    if n_bytes > limit("model_growth") * on_disk + _SMALL_MODEL_BYTES:
+        raise FileFormatError(
+            f"{folder} must hold the weights of the model that its config.json describes; got {on_disk:,} bytes for a "
+            f"model of {n_bytes:,}. {say_how_to_raise('model_growth')}"
+        )

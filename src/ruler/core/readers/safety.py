@@ -1,4 +1,4 @@
-"""What keeps readers safe: bounds on what a file may unfold to, and one line for whatever a broken one raises."""
+"""One line for whatever a missing, broken or hostile file makes its reader raise."""
 
 import errno
 from collections.abc import Iterator
@@ -7,14 +7,17 @@ from pathlib import Path
 
 from ruler.core.errors import FileFormatError, InputError, MissingPackageError, shorten
 
-_LARGEST_RATIO = 100  # deflate reaches 1000 on constant data; embeddings stay far below
-_ALWAYS_ALLOWED_BYTES = 16 << 20
 _FAULTS_OF_THE_SYSTEM = (errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOSPC)
 
 
 @contextmanager
-def reading_safely(path: Path) -> Iterator[None]:
-    """Turn whatever a missing, broken or hostile file makes its parser raise into a `FileFormatError` in one line."""
+def reading_safely(path: Path, noun: str | None = None) -> Iterator[None]:
+    """Turn whatever a missing, broken or hostile file makes its parser raise into a `FileFormatError` in one line.
+
+    Args:
+        path: The file or folder that is read.
+        noun: What it is, for the message; by default a file of its ending.
+    """
     try:
         yield
     except (FileFormatError, MissingPackageError):
@@ -22,29 +25,32 @@ def reading_safely(path: Path) -> Iterator[None]:
     except InputError as error:
         raise FileFormatError(f"{path}: {error}") from None
     except Exception as error:  # parsers raise anything
-        if not path.exists():
-            raise FileFormatError(f"{path} must be a file; got nothing there. Check the path.") from None
-        if path.is_dir() and isinstance(error, IsADirectoryError):
-            raise FileFormatError(f"{path} must be a file; got a folder. Check the path.") from None
-        if isinstance(error, OSError) and error.errno in _FAULTS_OF_THE_SYSTEM:
-            raise FileFormatError(
-                f"{path} must be readable; got: {error.strerror}. Check its rights, the disk with the temporary files, "
-                "and how many files may be open (ulimit -n; one per shard)."
-            ) from None
-        raise FileFormatError(
-            f"{path} must be a sound {path.suffix} file; it cannot be read: {shorten(error)} Write it again."
-        ) from None
+        raise FileFormatError(_explain(path, noun or f"{path.suffix} file", error)) from None
+    except BaseException as error:
+        if not is_panic(error):
+            raise
+        raise FileFormatError(_explain(path, noun or f"{path.suffix} file", error)) from None
 
 
-def check_unfolded_size(n_bytes: int, path: Path) -> None:
-    """Refuse a file that unfolds to much more than its own size, as a decompression bomb does.
+def is_panic(error: BaseException) -> bool:
+    """Whether a library written in Rust gave up: its error is no `Exception`."""
+    return type(error).__name__ == "PanicException"
 
-    Raises:
-        FileFormatError: It would.
-    """
-    allowed = _LARGEST_RATIO * path.stat().st_size + _ALWAYS_ALLOWED_BYTES
-    if n_bytes > allowed:
-        raise FileFormatError(
-            f"{path} must not unfold to more than {_LARGEST_RATIO} times its size; it claims {n_bytes:,} bytes. "
-            "Write it uncompressed if it is genuine."
+
+def _explain(path: Path, noun: str, error: BaseException) -> str:
+    if not path.exists():
+        return f"{path} must be a file; got nothing there. Check the path."
+    if path.is_dir() and isinstance(error, IsADirectoryError):
+        return f"{path} must be a file; got a folder. Check the path."
+    if isinstance(error, OSError) and error.errno in _FAULTS_OF_THE_SYSTEM:
+        return (
+            f"{path} must be readable; got: {error.strerror}. Check its rights, the disk with the temporary files, "
+            "and how many files may be open (ulimit -n; one per shard)."
         )
+    verb = "hold" if path.is_dir() else "be"
+    if isinstance(error, RecursionError):
+        return f"{path} must {verb} a sound {noun}; it nests too deeply. Write it again."
+    if isinstance(error, MemoryError):
+        return f"{path} must fit into memory; it does not. Split it, or use a larger machine."
+    reason = f"{type(error).__name__} {error}." if isinstance(error, KeyError) else shorten(error)
+    return f"{path} must {verb} a sound {noun}; it cannot be read: {reason} Write it again."

@@ -1,18 +1,26 @@
 """Tables in files: .csv and .jsonl as rows of text, .parquet as Arrow tables, and both as typed DataFrames."""
 
 import csv
+import gzip
+import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from ruler.core.errors import FileFormatError, InputError
 from ruler.core.optional import load_optional
-from ruler.core.readers.safety import check_unfolded_size, reading_safely
+from ruler.core.readers.bounds import check_unfolded_size
+from ruler.core.readers.pages import check_pages
+from ruler.core.readers.safety import reading_safely
 
 TABLE_SUFFIXES = (".csv", ".csv.gz", ".parquet")
 _LONGEST_FIELD = (1 << 31) - 1  # what csv takes for a limit on every machine
+_BYTES_PER_CELL = 64  # of a row of text in Python, at least
+_BYTES_PER_VALUE = 8
+_ROWS_AT_ONCE, _BYTES_AT_ONCE = 8192, 64 << 20
 
 
 def read_csv(path: Path) -> list[list[str]]:
@@ -59,12 +67,43 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
                 f"{path} must have at most the {len(header)} fields of its header in each record; got {len(line)} in "
                 f"record {number}. Put quotes around fields with commas."
             )
+    check_unfolded_size(len(lines) * len(header) * _BYTES_PER_CELL, path)  # short lines are filled up
     return [dict(zip(header, line + [""] * (len(header) - len(line)), strict=True)) for line in lines]
 
 
+@dataclass(frozen=True)
+class ParquetTable:
+    """An open ``.parquet`` file whose pages are known not to unfold beyond bounds.
+
+    Args:
+        path: The file.
+        file: As ``pyarrow.parquet.ParquetFile``.
+    """
+
+    path: Path
+    file: Any
+
+    @property
+    def schema(self) -> Any:
+        """Of the columns, a ``pyarrow.Schema``."""
+        return self.file.schema_arrow
+
+    def iterate(self, n_rows: int = _ROWS_AT_ONCE, columns: Sequence[str] | None = None) -> Iterator[Any]:
+        """Batches of at most ``n_rows`` rows, as long as all so far unfold within bounds.
+
+        Raises:
+            FileFormatError: They do not.
+        """
+        n_bytes = 0
+        for batch in self.file.iter_batches(n_rows, columns=columns):
+            n_bytes += sum(measure_unfolded(column) for column in batch.columns)
+            check_unfolded_size(n_bytes, self.path)
+            yield batch
+
+
 @contextmanager
-def open_parquet(path: Path) -> Iterator[Any]:
-    """A ``pyarrow.parquet.ParquetFile`` whose fixed-width columns are known not to unfold beyond bounds.
+def open_parquet(path: Path) -> Iterator[ParquetTable]:
+    """The rows of a ``.parquet`` file, not read yet.
 
     Raises:
         FileFormatError: No such file, a broken one, or one that unfolds beyond bounds.
@@ -72,31 +111,42 @@ def open_parquet(path: Path) -> Iterator[Any]:
     """
     parquet = load_optional("pyarrow.parquet", "reading .parquet")
     with reading_safely(path), parquet.ParquetFile(path) as file:
-        n_bits = sum(_bits_of(field.type) for field in file.schema_arrow)
-        check_unfolded_size(file.metadata.num_rows * n_bits // 8, path)
-        yield file
+        if len(set(file.schema_arrow.names)) < len(file.schema_arrow.names):
+            raise FileFormatError(f"{path} must have columns of different names; got one twice. Rename it.")
+        check_pages(path, file.metadata)
+        yield ParquetTable(path, file)
+
+
+def measure_unfolded(column: Any) -> int:
+    """Bytes of a pyarrow array once texts that it shares between rows are copies of their own.
+
+    Example:
+        >>> import pyarrow
+        >>> measure_unfolded(pyarrow.array(["a" * 92, "a" * 92]).dictionary_encode())
+        200
+    """
+    arrow = load_optional("pyarrow", "reading a table")
+    if arrow.types.is_dictionary(column.type):
+        if arrow.types.is_primitive(column.type.value_type):
+            return _BYTES_PER_VALUE * len(column)
+        lengths = load_optional("pyarrow.compute", "reading a table").binary_length(column.dictionary)
+        return _BYTES_PER_VALUE * len(column) + (lengths.take(column.indices).cast("int64").sum().as_py() or 0)
+    if arrow.types.is_struct(column.type):
+        return sum(map(measure_unfolded, column.flatten()))
+    if any(word in str(column.type) for word in ("view", "run_end_encoded")):
+        raise InputError(
+            f"columns must hold their own values; got {column.type}, which may share them. Write them out."
+        )
+    if arrow.types.is_list(column.type) or arrow.types.is_large_list(column.type):
+        return _BYTES_PER_VALUE * len(column) + measure_unfolded(column.flatten())
+    return max(_BYTES_PER_VALUE * len(column), int(column.nbytes))
 
 
 def read_parquet(path: Path) -> Any:
     """All rows of a ``.parquet`` file as a pyarrow Table; raises as `open_parquet`."""
     arrow = load_optional("pyarrow", "reading .parquet")
-    with open_parquet(path) as file:
-        batches, n_bytes = [], 0
-        for batch in file.iter_batches():
-            n_bytes += batch.nbytes
-            check_unfolded_size(n_bytes, path)
-            batches.append(batch)
-        return arrow.Table.from_batches(batches, schema=file.schema_arrow)
-
-
-def _bits_of(kind: Any) -> int:
-    """Bits of one value, as far as its type tells; text and lists of any length count as one."""
-    if hasattr(kind, "value_type"):
-        return max(1, getattr(kind, "list_size", 1)) * _bits_of(kind.value_type)
-    try:
-        return int(kind.bit_width)
-    except ValueError:
-        return 1
+    with open_parquet(path) as table:
+        return arrow.Table.from_batches(table.iterate(), schema=table.schema)
 
 
 def read_table(path: Path) -> Any:
@@ -126,9 +176,26 @@ def read_table(path: Path) -> Any:
             version = tuple(map(int, pandas.__version__.split(".")[:2]))
             exact = {} if version >= (3, 1) else {"float_precision": "round_trip"}
             try:
-                table = pandas.read_csv(path, keep_default_na=False, na_values=[""], low_memory=False, **exact)
+                table = pandas.read_csv(
+                    _open_text(path), keep_default_na=False, na_values=[""], low_memory=False, **exact
+                )
             except pandas.errors.EmptyDataError:
                 table = pandas.DataFrame()
     if 0 in table.shape:
         raise InputError(f"{path} must hold at least one row below its header; got an empty table. Check the file.")
     return table
+
+
+def _open_text(path: Path) -> IO[bytes]:
+    """The bytes of a CSV file, unpacked if need be, once rows as wide as its header fit into memory."""
+    unpack = gzip.open if path.name.lower().endswith(".gz") else open
+    content = io.BytesIO()
+    with unpack(path, "rb") as stream:
+        while block := stream.read(_BYTES_AT_ONCE >> 6):
+            content.write(block)
+            check_unfolded_size(content.tell(), path)
+    text = content.getvalue()
+    n_columns = text.partition(b"\n")[0].count(b",") + 1
+    check_unfolded_size(text.count(b"\n") * n_columns * _BYTES_PER_VALUE, path)
+    content.seek(0)
+    return content

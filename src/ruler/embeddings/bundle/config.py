@@ -2,7 +2,6 @@
 
 import difflib
 import re
-import tomllib
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from ruler.core.errors import FileFormatError, InputError
+from ruler.core.readers.documents import read_toml
 from ruler.embeddings.bundle.checkpoints import find_factory, load_checkpoint, load_transformer
 from ruler.embeddings.bundle.records import FolderRecords, load_groups, load_records
 from ruler.embeddings.files import SIDES
@@ -19,7 +19,6 @@ S = TypeVar("S")
 T = TypeVar("T")
 Places = Mapping[str, Path | list[Path]]
 _STRICT = ConfigDict(extra="forbid", strict=True)
-_LARGEST_BYTES = 1 << 20
 _OLD_EMBEDDINGS = re.compile(r"(unlearned|oracle|original)_(forget|retain|held_out)")
 
 
@@ -97,19 +96,11 @@ def read_config(path: Path, settings: type[S]) -> tuple[AuditConfig, S]:
         found = "a folder" if path.is_dir() else "nothing there"
         advice = "Folders of embeddings go into --unlearned and --oracle." if path.is_dir() else "Check the path."
         raise FileFormatError(f"{path} must be a TOML file; got {found}. {advice}")
-    if path.stat().st_size > _LARGEST_BYTES:
-        raise FileFormatError(f"{path} must be under 1 MiB; got {path.stat().st_size:,} bytes. Give the TOML file.")
     fields: Any = {name: (kind, None) for name, kind in getattr(settings, "__annotations__", {}).items()}
     table: Any = create_model("SettingsTable", __config__=_STRICT, **fields)
     whole = create_model("AuditFile", __base__=AuditConfig, settings=(table | None, None))
     try:
-        config = whole.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-    except UnicodeDecodeError as error:
-        raise FileFormatError(
-            f"{path} must be TOML in UTF-8; got other bytes. Embeddings go into --unlearned and --oracle, as folders."
-        ) from error
-    except tomllib.TOMLDecodeError as error:
-        raise FileFormatError(f"{path} must be TOML; got {error}.") from error
+        config = whole.model_validate(read_toml(path))
     except ValidationError as error:
         raise FileFormatError(_explain(error, path, list(fields))) from error
     _check_tables(config, path)

@@ -11,9 +11,11 @@ import numpy.typing as npt
 from ruler.core.errors import FileFormatError, shorten
 from ruler.core.progress import track
 from ruler.core.readers.arrays import open_npy, read_npz
+from ruler.core.readers.bounds import check_at_most, check_text_array, limit, pack_texts
 from ruler.core.readers.datasets import is_dataset_folder, read_records
 from ruler.core.readers.images import decode_image, list_images
 from ruler.core.readers.pretrained import load_image_processor, load_tokenizer
+from ruler.core.readers.safety import reading_safely
 from ruler.core.readers.tables import read_csv, read_parquet, read_rows
 from ruler.embeddings.files import SIDES
 
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 _ARRAYS = {"inputs", "labels", "ids", "groups", "strata"}
-_UNLIMITED_TOKENS = 1 << 20
 Labels = npt.NDArray[Any]
 
 
@@ -176,6 +177,7 @@ class FolderRecords:
             columns = ", ".join(map(str, rows[0])) if rows else "no rows"
             found = f"none in record {blank[0]}" if rows and "text" in rows[0] else columns
             raise FileFormatError(f"{path} must have a column text, filled in every row; got {found}.")
+        check_at_most(max(len(row["text"]) for row in rows), "text_characters", path, "characters in one text")
         for name, column in self.columns.items():
             if column is not None and column not in rows[0]:
                 raise FileFormatError(
@@ -198,7 +200,7 @@ class FolderRecords:
         """Tokens that the model can read; models like RoBERTa number them from behind the padding's number."""
         n_positions = getattr(self.model.config, "max_position_embeddings", None) or 0
         if n_positions <= 0:  # XLNet, which counts from token to token, says -1
-            return _UNLIMITED_TOKENS
+            return limit("tokens")
         tables = (part for name, part in self.model.named_modules() if name.endswith("position_embeddings"))
         padding = next((part.padding_idx for part in tables if getattr(part, "padding_idx", None) is not None), -1)
         return int(n_positions - padding - 1)
@@ -253,7 +255,7 @@ def load_groups(path: Path) -> Labels | dict[str, Labels]:
         if not lines:
             raise FileFormatError(f"{path} must hold one group per record; got an empty file.")
         if "group" not in lines[0] and len(lines[0]) == 1:
-            return _check_labels(np.array([line[0] for line in lines]), path)
+            return _check_labels([line[0] for line in lines], path)
         rows = read_rows(path)
         columns = {name: [row[name] for row in rows] for name in lines[0]}
     elif ending == ".parquet":
@@ -266,7 +268,7 @@ def load_groups(path: Path) -> Labels | dict[str, Labels]:
         )
     if "group" not in columns:
         raise FileFormatError(f"{path} must have a column group, or one column only; got {', '.join(columns)}.")
-    labels = _check_labels(np.array(columns["group"]), path)
+    labels = _check_labels(columns["group"], path)
     if "side" not in columns:
         return labels
     sides = np.array(columns["side"])
@@ -276,7 +278,13 @@ def load_groups(path: Path) -> Labels | dict[str, Labels]:
     return {side: labels[sides == side] for side in SIDES if (sides == side).any()}
 
 
-def _check_labels(labels: npt.NDArray[Any], path: Path) -> Labels:
+def _check_labels(found: npt.NDArray[Any] | list[Any], path: Path) -> Labels:
+    with reading_safely(path):
+        if isinstance(found, list):
+            labels = pack_texts(found, "groups") if set(map(type, found)) == {str} else np.array(found)
+        else:
+            check_text_array(found, "groups")
+            labels = found
     is_text = labels.dtype.kind == "U"
     if labels.ndim != 1 or not (is_text or labels.dtype.kind in "iu") or (is_text and (labels == "").any()):
         raise FileFormatError(

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ruler.core.errors import FileFormatError, InputError
+from ruler.core.readers.bounds import check_text_array, pack_texts
 from ruler.core.types import Embeddings
 
 MATRIX_NAMES = ("values", "embeddings", "embedding")
@@ -142,6 +143,7 @@ def storable(name: str, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         >>> storable("groups", np.array(["ann", "bob"], dtype=object)).tolist()
         ['ann', 'bob']
     """
+    check_text_array(values, name)
     values = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
     if values.dtype.kind in ("iu" if name == "ids" else "iub"):
         values = values.astype(np.int64, copy=False)
@@ -169,4 +171,4 @@ def storable(name: str, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     for text in texts:
         if not text.isprintable() and text.encode(errors="replace").decode() != text:
             raise InputError(f"{name} must be valid Unicode; got {text!r}. Clean the names first.")
-    return np.array(texts, dtype=np.str_)
+    return pack_texts(texts, name)

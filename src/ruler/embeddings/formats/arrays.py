@@ -16,7 +16,7 @@ from ruler.core.errors import FileFormatError
 from ruler.core.files import writing_atomically
 from ruler.core.optional import load_optional
 from ruler.core.readers.arrays import open_npy, open_npz, read_torch
-from ruler.core.readers.safety import check_unfolded_size
+from ruler.core.readers.bounds import check_at_most, check_ends, check_unfolded_size, pack_texts
 from ruler.core.types import Embeddings
 from ruler.embeddings.formats import Opened, beside_of, find_beside, pick_matrix
 
@@ -31,7 +31,6 @@ _DTYPES = {
     "BF16": "<u2",
 }
 _CODES = {np.dtype(dtype): code for code, dtype in _DTYPES.items() if code != "BF16"}
-_LARGEST_HEADER = 100_000_000  # the limit of the format itself
 _TEXT, _ENDS = "_utf8", "_ends"
 
 
@@ -42,7 +41,7 @@ def load_npy(path: Path, strata: str | None = None) -> Opened:
             f"{path} must have named columns or arrays for strata={strata!r}; .npy has none. Use another format."
         )
     ids = ids_path(path)
-    return Opened(open_npy(path), {"ids": np.array(open_npy(ids))} if ids.is_file() else {})
+    return Opened(open_npy(path), {"ids": open_npy(ids)} if ids.is_file() else {})
 
 
 def save_npy(embeddings: Embeddings, path: Path) -> None:
@@ -152,11 +151,17 @@ def open_safetensors(path: Path, strata: str | None = None) -> Opened:
         if name in header:
             beside[field] = np.array(map_entry(name))
         else:
-            text, ends = map_entry(name + _TEXT).tobytes(), map_entry(name + _ENDS).tolist()
-            beside[field] = np.array([text[a:b].decode() for a, b in itertools.pairwise([0, *ends])])
+            text, ends = map_entry(name + _TEXT), map_entry(name + _ENDS)
+            check_ends(ends, text.nbytes, name)
+            beside[field] = _split_text(text.tobytes(), ends, name)
     values = map_entry(matrix)
     is_half = header[matrix]["dtype"] == "BF16"
     return Opened(WidenedRows(values) if is_half else values, beside, metadata.get("layer"))
+
+
+def _split_text(text: bytes, ends: npt.NDArray[Any], name: str) -> npt.NDArray[np.str_]:
+    pairs = itertools.pairwise([0, *ends.tolist()])
+    return pack_texts([text[start:stop].decode() for start, stop in pairs], name)
 
 
 class WidenedRows:
@@ -226,9 +231,14 @@ def _read_header(path: Path) -> tuple[dict[str, Any], int]:
     size = path.stat().st_size
     with path.open("rb") as stream:
         length = int.from_bytes(stream.read(8), "little")
-        if size < 8 or length > min(size - 8, _LARGEST_HEADER):
+        if size < 8 or length > size - 8:
             raise FileFormatError(f"{path} must be a sound .safetensors file; its header is longer than the file.")
-        return json.loads(stream.read(length), object_pairs_hook=refuse_repeats), 8 + length
+        check_at_most(length, "header_bytes", path, "bytes of header")
+        header = json.loads(stream.read(length), object_pairs_hook=refuse_repeats)
+    parts = sorted(tuple(entry["data_offsets"]) for name, entry in header.items() if name != "__metadata__")
+    if any(stop > start for (_, stop), (start, _) in itertools.pairwise(parts)):
+        raise FileFormatError(f"{path} must be a sound .safetensors file; its tensors overlap.")
+    return header, 8 + length
 
 
 def _map(path: Path, entry: dict[str, Any], data_start: int) -> npt.NDArray[Any]:

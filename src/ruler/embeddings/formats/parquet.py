@@ -15,8 +15,8 @@ from ruler.core.checks import block_rows_for
 from ruler.core.errors import FileFormatError
 from ruler.core.files import writing_atomically
 from ruler.core.optional import load_optional
-from ruler.core.readers.safety import check_unfolded_size
-from ruler.core.readers.tables import open_parquet
+from ruler.core.readers.bounds import pack_texts
+from ruler.core.readers.tables import ParquetTable, open_parquet
 from ruler.core.types import Embeddings
 from ruler.embeddings.formats import BESIDE_NAMES, Opened, beside_of, find_beside, find_named
 
@@ -55,7 +55,7 @@ class _Table:
     """An open parquet file of embeddings; what stands beside the rows is known once they were read."""
 
     path: Path
-    file: Any
+    table: ParquetTable
     vector: str | None
     columns: tuple[str, ...]
     width: int
@@ -64,7 +64,7 @@ class _Table:
 
     @property
     def layer(self) -> str | None:
-        layer = (self.file.schema_arrow.metadata or {}).get(b"layer")
+        layer = (self.table.schema.metadata or {}).get(b"layer")
         return None if layer is None else str(layer.decode())
 
     @property
@@ -72,40 +72,41 @@ class _Table:
         """By field, (n,) each, of the rows that were read; what is neither text nor number stays as it is."""
         found = {}
         for name, values in self._read.items():
-            is_plain = len({type(value) for value in values}) == 1 and isinstance(values[0], int | float | str)
-            found[name] = np.array(values, dtype=None if is_plain else object)
+            kinds = {type(value) for value in values}
+            if kinds == {str}:
+                found[name] = pack_texts(values, name)
+            else:
+                found[name] = np.array(values, dtype=None if kinds in ({int}, {float}) else object)
         return found
 
     def iterate(self) -> Iterator[npt.NDArray[Any]]:
         """Vectors (n, p), a few thousand rows at a time."""
-        n_bytes = 0
+        n_rows = 0
         wanted = list(dict.fromkeys([*self.columns, *self.names_beside.values()]))
-        for batch in self.file.iter_batches(min(_ROWS_AT_ONCE, block_rows_for(self.width)), columns=wanted):
+        for batch in self.table.iterate(min(_ROWS_AT_ONCE, block_rows_for(self.width)), wanted):
             if self.vector:
                 vectors = _vectors(batch.column(self.vector), self.path)
             else:
                 vectors = _columns(batch, self.columns, self.path)
-            beside = {name: batch.column(column) for name, column in self.names_beside.items()}
-            n_bytes += vectors.nbytes + sum(column.nbytes for column in beside.values())
-            check_unfolded_size(n_bytes, self.path)
-            for name, column in beside.items():
-                self._read.setdefault(name, []).extend(column.to_pylist())
+            for name, column in self.names_beside.items():
+                self._read.setdefault(name, []).extend(batch.column(column).to_pylist())
+            n_rows += batch.num_rows
             yield vectors
-        if not n_bytes:
+        if not n_rows:
             raise FileFormatError(f"{self.path} must hold at least one row; got none.")
 
 
 @contextmanager
 def _reading(path: Path, strata: str | None) -> Iterator[_Table]:
-    with open_parquet(path) as file:
-        schema = file.schema_arrow
+    with open_parquet(path) as table:
+        schema = table.schema
         vector, beside = find_named(schema.names, path), find_beside(schema.names, path, strata)
         apart = {*beside.values(), *(name for aliases in BESIDE_NAMES.values() for name in aliases)}
         columns = [vector] if vector else [name for name in schema.names if name not in apart]
         if vector is None:
             _check_no_index(schema, columns, path)
         width = getattr(schema.field(vector).type, "list_size", 1) if vector else len(columns)
-        yield _Table(path, file, vector, tuple(columns), max(1, width), beside)
+        yield _Table(path, table, vector, tuple(columns), max(1, width), beside)
 
 
 def save(embeddings: Embeddings, path: Path) -> None:

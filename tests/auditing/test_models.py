@@ -10,11 +10,9 @@ from torch.utils.data import DataLoader, Subset, TensorDataset
 
 from ruler.auditing import AuditSettings
 from ruler.auditing.audit import audit
-from ruler.auditing.gather import gather_evidence
-from ruler.auditing.guards.records import check_columns
 from ruler.auditing.models import audit_models, hash_weights
 from ruler.core.errors import InputError, LayerNotFoundError, UnstableModelError
-from ruler.core.types import Embeddings, Predictions
+from ruler.core.types import Predictions
 from ruler.embeddings import embed
 from ruler.metrics.outputs import membership_inference
 
@@ -260,61 +258,3 @@ def test_weights_are_hashed_as_they_are_stored():
     with torch.no_grad():
         layer.weight[0, 0] += 1
     assert hash_weights(layer) != before
-
-
-# columns that are no features
-
-
-def gather(column=None, n=(60, 200, 80), columns=None):
-    """Evidence of random floats, one column of which may be replaced."""
-    rng = np.random.default_rng(0)
-    parts = [rng.normal(size=(size, 5)) for size in n]
-    if column is not None:
-        for number, part in enumerate(parts):
-            part[:, 2] = column(len(part), number, rng)
-    return gather_evidence(tuple(Embeddings(part, columns=columns) for part in parts))
-
-
-@pytest.mark.parametrize(
-    ("column", "words"),
-    [
-        (lambda n, number, rng: np.arange(n), "whole numbers are all distinct"),
-        (lambda n, number, rng: rng.permutation(10_000)[:n] + 10_000 * number, "whole numbers are all distinct"),
-        (lambda n, number, rng: np.sort(rng.normal(size=n)), "rises or falls with every forget record"),
-        (lambda n, number, rng: np.linspace(1, 0, n), "rises or falls with every forget record"),
-    ],
-)
-def test_columns_that_look_like_ids_are_found(column, words):
-    (finding,) = check_columns(gather(column))
-    assert (finding.name, finding.severity) == ("id_column", "warn")
-    assert "Column 2 (" in finding.message
-    assert words in finding.message
-
-
-@pytest.mark.parametrize(
-    ("column", "n"),
-    [
-        (None, (60, 200, 80)),
-        (lambda n, number, rng: rng.integers(2, size=n), (60, 200, 80)),
-        (lambda n, number, rng: rng.poisson(3, size=n), (60, 200, 80)),
-        (lambda n, number, rng: np.zeros(n), (60, 200, 80)),
-        (lambda n, number, rng: np.arange(n), (12, 20, 9)),
-    ],
-)
-def test_features_are_left_alone(column, n):
-    assert list(check_columns(gather(column, n))) == []
-
-
-def test_tables_of_counts_are_left_alone():
-    rng = np.random.default_rng(0)
-    parts = tuple(rng.permutation(100_000)[: size * 5].reshape(size, 5).astype(float) for size in (60, 200, 80))
-    assert list(check_columns(gather_evidence(parts))) == []
-    one_hot = tuple(np.eye(5)[rng.integers(5, size=size)] + 0.0 for size in (60, 200, 80))
-    assert list(check_columns(gather_evidence(one_hot))) == []
-
-
-@pytest.mark.parametrize("name", ["id", "Label", "target", "y", "class", " index"])
-def test_names_of_columns_tell(name):
-    (finding,) = check_columns(gather(columns=["a", name, "b", "c", "d"]))
-    assert f"Column 1 ({name!r}: by its name)" in finding.message
-    assert list(check_columns(gather(columns=["a", "identity", "b", "c", "d"]))) == []

@@ -1,0 +1,94 @@
+"""Whether held-out records are a fair comparison for the forget records."""
+
+import numpy as np
+from tests.auditing.guards.cases import (
+    N_FORGET,
+    N_HELD_OUT,
+    N_RETAIN,
+    WIDTH,
+    cut,
+    guards_of,
+    shift,
+)
+
+from ruler.auditing.settings import AuditSettings
+
+
+def find_unfair(models, **options):
+    return [finding for finding in guards_of(models, **options) if finding.name == "not_exchangeable"]
+
+
+def test_forget_records_that_lie_apart_in_the_oracle_block_the_verdict(models):
+    (finding,) = find_unfair(shift(models, 2.0))
+    assert finding.blocks
+    assert "differ before any memory" in finding.message
+    assert "one oracle can neither clear nor accuse" in finding.message
+    assert "drawn as the forget records were" in finding.cure
+    assert "5 oracles" in finding.cure
+
+
+def test_memory_of_the_unlearned_model_alone_is_no_unfairness(models):
+    models["unlearned"] = shift({"unlearned": models["unlearned"]}, 5.0)["unlearned"]
+    assert find_unfair(models) == []
+
+
+def test_five_oracles_turn_it_into_a_note(models, random):
+    moved = shift(models, 2.0)
+    oracle = [tuple(part.values + 0.01 * random.normal(size=part.shape) for part in moved["oracle"]) for _ in range(5)]
+    (finding,) = find_unfair(moved | {"oracle": oracle})
+    assert (finding.severity, finding.blocks) == ("note", False)
+    assert "the test against 5 oracles allows for it" in finding.message
+    (finding,) = find_unfair(moved | {"oracle": oracle[:4]})
+    assert finding.blocks
+
+
+def test_another_mix_of_labels_is_named(models):
+    labels = [np.repeat([0, 1], (36, 4)), np.arange(N_RETAIN) % 2, np.arange(N_HELD_OUT) % 2]
+    (finding,) = find_unfair(shift(models, 0.0, labels=labels))
+    assert "by their labels" in finding.message
+    assert "90% labelled '0'" in finding.cure
+    assert "match_labels=True" in finding.cure
+    assert find_unfair(shift(models, 0.0, labels=[np.arange(len(one)) % 2 for one in labels])) == []
+
+
+def test_other_losses_lengths_and_features_are_named(models, random):
+    sizes = (N_FORGET, N_RETAIN, N_HELD_OUT)
+    losses = [random.random(n) + (1.0 if side == 0 else 0.0) for side, n in enumerate(sizes)]
+    (finding,) = find_unfair(shift(models, 0.0, losses=losses))
+    assert "their losses" in finding.message
+    longer = {name: (3.0 * sides[0], *sides[1:]) for name, sides in models.items()}
+    (finding,) = find_unfair(longer)
+    assert "the length of their representations" in finding.message
+    features = [random.normal(size=(n, 3)) + (2.0 if side == 0 else 0.0) for side, n in enumerate(sizes)]
+    (finding,) = find_unfair(shift(models, 0.0, features=features))
+    assert "their input features" in finding.message
+
+
+def test_people_who_were_not_named_are_suspected():
+    rng = np.random.default_rng(3)
+    people = [np.repeat(rng.normal(size=(n // 5, WIDTH)), 5, axis=0) for n in (N_FORGET, N_RETAIN, N_HELD_OUT)]
+    base = np.concatenate(people)
+    models = {name: cut(base + 0.3 * rng.normal(size=base.shape)) for name in ("unlearned", "oracle")}
+    (finding,) = find_unfair(dict(models))
+    assert "how they cluster" in finding.message
+    labels = np.split(np.arange(len(base)) // 5, np.cumsum([N_FORGET, N_RETAIN]))
+    groups = dict(zip(("forget", "retain", "held_out"), labels, strict=True))
+    assert find_unfair(models, groups=groups) == []
+
+
+def test_fair_held_out_records_are_rarely_doubted(random):
+    n_doubted = 0
+    for _ in range(40):
+        base = random.normal(size=(N_FORGET + 60 + N_HELD_OUT, 6))
+        models = {
+            name: cut(base + 0.1 * random.normal(size=base.shape), (N_FORGET, 60, N_HELD_OUT))
+            for name in ("unlearned", "oracle")
+        }
+        n_doubted += bool(find_unfair(models))
+    assert n_doubted <= 3
+
+
+def test_the_seed_of_the_audit_does_not_decide_what_is_fair(models):
+    moved = shift(models, 0.6)
+    found = [find_unfair(dict(moved), settings=AuditSettings(seed=seed)) for seed in range(4)]
+    assert all(one == found[0] for one in found)

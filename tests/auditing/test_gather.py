@@ -1,15 +1,18 @@
+"""From what a user gives to checked evidence."""
+
+import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.auditing.cases import FAST, QUICK, ROWS, SOUND
 
-from ruler.auditing import AuditSettings, gather_evidence
-from ruler.auditing.gather import hash_content
+from ruler.auditing import AuditSettings, audit, audit_evidence, gather_evidence
+from ruler.auditing.gather import draw_reference, hash_content
 from ruler.core.errors import InputError
+from ruler.core.stacked import StackedRows
 from ruler.core.types import Embeddings
-
-ROWS = np.random.default_rng(0).normal(size=(30, 3))
-SOUND = (ROWS[:5], ROWS[5:20], ROWS[20:])
+from ruler.metrics.paper import rank_within
 
 
 @pytest.mark.parametrize("wrong", [ROWS, (ROWS,), (ROWS, ROWS, ROWS, ROWS), (ROWS, None)])
@@ -146,65 +149,6 @@ def test_losses_are_given_for_every_side_or_for_none():
         gather_evidence(full, oracle=(full[0], *SOUND[1:]))
 
 
-def test_losses_count_without_those_of_an_oracle_but_not_in_a_test_against_each_of_five():
-    full = tuple(Embeddings(rows, losses=np.ones(len(rows))) for rows in SOUND)
-    assert gather_evidence(full, oracle=SOUND).has_losses
-    assert not gather_evidence(full, oracle=[full] * 4 + [SOUND]).has_losses
-    assert not gather_evidence(SOUND, oracle=full).has_losses
-
-
-def test_nearest_retain_leaves_a_retain_record_itself_out():
-    nearest = gather_evidence(SOUND).main.nearest
-    assert (nearest["retain"].index[:, 0] != np.arange(15)).all()
-    assert sorted(nearest) == ["forget", "held_out", "retain"]
-
-
-def test_known_members_meet_strangers_only():
-    retain = np.repeat(np.random.default_rng(3).normal(size=(20, 3)), 3, axis=0) + 1e-6 * np.arange(60)[:, None]
-    groups = {"retain": np.repeat(np.arange(20), 3)}
-    alone = gather_evidence((ROWS[:5], retain, ROWS[20:])).main.find_nearest_strangers()
-    apart = gather_evidence((ROWS[:5], retain, ROWS[20:]), groups=groups).main
-    found = apart.find_nearest_strangers()
-    assert (alone > 0.999999).all()
-    rows, owners = apart.rows["retain"], apart.retain_groups
-    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-    similarity = np.where(owners[:, None] == owners[None, :], -2.0, unit @ unit.T)
-    assert found == pytest.approx(similarity.max(axis=1)[apart.members])
-
-
-def test_strangers_of_huge_groups_are_found():
-    retain = np.random.default_rng(4).normal(size=(700, 3))
-    groups = {"retain": (np.arange(700) >= 600).astype(int)}
-    model = gather_evidence((ROWS[:5], retain, ROWS[20:]), groups=groups).main
-    unit = model.rows["retain"] / np.linalg.norm(model.rows["retain"], axis=1, keepdims=True)
-    other = model.retain_groups[:, None] != model.retain_groups[None, :]
-    expected = np.where(other, unit @ unit.T, -2.0).max(axis=1)[model.members]
-    assert model.find_nearest_strangers() == pytest.approx(expected)
-
-
-def test_alignment_by_request():
-    evidence = gather_evidence(SOUND, oracle=SOUND, settings=AuditSettings(align="always"))
-    model, oracle = evidence.main, evidence.main_oracles[0]
-    assert evidence.pairing.is_paired
-    assert evidence.pairing.is_aligned
-    assert len(model.compare(oracle, is_aligned=True)["retain"]) == len(model.halves[1]) == 8
-    assert len(model.compare(oracle, is_aligned=False)["retain"]) == 15
-    assert not gather_evidence(SOUND, oracle=SOUND).pairing.is_aligned
-
-
-def test_several_oracles_and_layers_keep_their_names():
-    layers = tuple({"first": rows, "last": rows[:, :2]} for rows in SOUND)
-    evidence = gather_evidence(layers, oracle=[layers, layers])
-    assert evidence.layers == ("first", "last")
-    assert evidence.main.rows["forget"].shape == (5, 2)
-    assert len(evidence.oracles) == 2
-    assert list(evidence.models) == ["unlearned", "oracle", "oracle 2"]
-    with pytest.raises(InputError, match="oracle must have the layers of the unlearned model, first, last; got last"):
-        gather_evidence(layers, oracle=tuple({"last": part["last"]} for part in layers))
-    with pytest.raises(InputError, match="unlearned must have the same layers on every side"):
-        gather_evidence((layers[0], {"last": SOUND[1]}))
-
-
 def test_strata_are_matched_in_the_forget_sets_proportions():
     strata = [np.repeat([0, 1], (4, 1)), np.zeros(15), np.repeat([0, 1, 2], (4, 4, 2))]
     model = tuple(Embeddings(rows, strata=one) for rows, one in zip(SOUND, strata, strict=True))
@@ -224,3 +168,80 @@ def test_strata_go_by_whole_groups():
         gather_evidence(model, groups=groups)
     matched = (*model[:2], replace(model[2], strata=np.repeat([0, 1, 0, 1, 0], 2)))
     assert set(np.unique(gather_evidence(matched, groups=groups).groups["held_out"], return_counts=True)[1]) == {2}
+
+
+@pytest.mark.parametrize("by", ["labels", "strata"])
+def test_matched_held_out_records_are_fair(build_world, by):
+    world = build_world(2, sizes=(120, 300, 600))
+    world.labels[:120] = np.where(world.rng.random(120) < 0.8, 0, world.labels[:120])
+    world.base[:, 0] += 2.0 * world.labels
+    names = {by: world.labels}
+    models = {
+        "unlearned": world.model(gain=0.0, **names),
+        "oracle": world.model(gain=0.0, **names),
+        "original": world.model(0.5, gain=1.0, **names),
+    }
+    if by == "labels":
+        assert "not_exchangeable" in [guard.name for guard in audit(**models, settings=FAST).guards]
+    evidence = gather_evidence(**models, settings=replace(FAST, match_labels=by == "labels"))
+    shares = [
+        np.unique(evidence.strata[side], return_counts=True)[1] / len(evidence.strata[side])
+        for side in ("forget", "held_out")
+    ]
+    assert shares[0] == pytest.approx(shares[1], abs=0.02)
+    assert evidence.n_unmatched > 100
+    report = audit_evidence(evidence)
+    assert report.guards == []
+    assert report.verdict in ("erased", "inconclusive")
+    assert report.provenance["n_unmatched"] == evidence.n_unmatched
+
+
+def test_match_labels_needs_labels(build_world):
+    with pytest.raises(InputError, match="match_labels must"):
+        audit(build_world(0).model(), settings=AuditSettings(match_labels=True))
+
+
+def shard(model, n_shards=7):
+    """The same model with its retain records in shards."""
+    return model[0], StackedRows(np.array_split(model[1], n_shards)), *model[2:]
+
+
+def assert_same(one, other):
+    assert (one.verdict, one.reason, one.guards) == (other.verdict, other.reason, other.guards)
+    assert repr(one.metrics) == repr(other.metrics)
+    assert one.records.equals(other.records)
+    assert one.provenance["arrays"] == other.provenance["arrays"]
+
+
+@pytest.mark.parametrize("has_held_out", [True, False])
+def test_shards_give_the_report_of_the_joined_array(make_world, has_held_out):
+    model, oracle = (world[: 2 + has_held_out] for world in make_world(nearer=0.3))
+    model = (*model[:1], np.concatenate([model[1], model[1][:9]]), *model[2:])  # identical rows in different shards
+    oracle = (*oracle[:1], np.concatenate([oracle[1], oracle[1][:9]]), *oracle[2:])
+    whole = audit(model, oracle=oracle, original=model, settings=QUICK)
+    assert_same(audit(shard(model), oracle=shard(oracle, 3), original=shard(model, 2), settings=QUICK), whole)
+
+
+def test_shards_are_aligned_as_the_joined_array_is(make_world):
+    model, oracle = make_world()
+    turned = tuple(rows[:, ::-1] for rows in oracle)
+    found = audit(shard(model), oracle=shard(turned), settings=QUICK)
+    assert found.pairing.is_aligned
+    assert_same(found, audit(model, oracle=turned, settings=QUICK))
+
+
+def test_the_bound_holds_as_often_as_it_says():
+    rng = np.random.default_rng(0)
+    retain, forget = rng.normal(size=2000), rng.normal(0.3, size=50)
+    exact = rank_within(forget, retain).mean()
+    keys = rng.permutation(2000).astype(np.uint64)
+    bound = math.sqrt(math.log(2 / 0.05) / 400)
+    drawn = [draw_reference(keys, AuditSettings(n_reference=200, seed=seed)) for seed in range(400)]
+    errors = np.array([abs(rank_within(forget, retain[rows]).mean() - exact) for rows in drawn])
+    assert (errors > bound).mean() <= 0.05
+    assert errors.max() > bound / 4  # a bound that says something
+
+
+def test_as_many_as_there_are_is_all_of_them(make_world):
+    model, _ = make_world()
+    assert gather_evidence(model, settings=replace(QUICK, n_reference=400)).main.reference is None

@@ -5,10 +5,10 @@ import hashlib
 import numpy as np
 import pytest
 import torch
+from tests.auditing.cases import QUICK
 from torch import nn
 from torch.utils.data import DataLoader, Subset, TensorDataset
 
-from ruler.auditing import AuditSettings
 from ruler.auditing.audit import audit
 from ruler.auditing.models import audit_models, hash_weights
 from ruler.core.errors import InputError, LayerNotFoundError, UnstableModelError
@@ -16,7 +16,6 @@ from ruler.core.types import Predictions
 from ruler.embeddings import embed
 from ruler.metrics.outputs import membership_inference
 
-QUICK = AuditSettings(n_permutations=99)
 SIZES = (60, 200, 80)
 
 

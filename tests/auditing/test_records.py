@@ -1,16 +1,19 @@
+"""One row per forget record, and per group; what the plots show."""
+
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from tests.auditing.cases import DECIDING, FAST, QUICK, make_cleared
 
-from ruler.auditing import AuditSettings, gather_evidence
+from ruler.auditing import audit, gather_evidence
 from ruler.auditing.measure import measure_contrasts
 from ruler.auditing.records import ALIKE, NOT_JUDGED, tabulate_groups, tabulate_records
 from ruler.metrics import percentile_rank, representation_shift
 
-FAST = AuditSettings(n_permutations=99)
-
 
 def tabulate(unlearned, *, is_fair=True, **options):
-    evidence = gather_evidence(unlearned, settings=FAST, **options)
+    evidence = gather_evidence(unlearned, settings=QUICK, **options)
     found = measure_contrasts(evidence)
     records = tabulate_records(evidence, found, is_fair=is_fair)
     return records, tabulate_groups(evidence, found, records, is_fair=is_fair)
@@ -126,3 +129,42 @@ def test_a_persons_records_are_judged_together(build_world, names_control):
 
 def test_without_groups_there_is_no_table_of_groups(build_world):
     assert tabulate(build_world(0).model())[1] is None
+
+
+def test_few_memorised_records_are_flagged_where_held_out_records_allow_it(build_world):
+    for n_held_out, n_found in ((600, 5), (60, 0)):
+        world = build_world(0, sizes=(60, 300, n_held_out))
+        report = audit(
+            world.model(np.where(np.arange(60) < 5, 2.0, 0.0), gain=0.0),
+            oracle=world.model(gain=0.0),
+            original=world.model(0.5, gain=1.0),
+            settings=FAST,
+        )
+        is_flagged = ~report.records["finding"].isin([ALIKE, NOT_JUDGED])
+        assert is_flagged[:5].sum() == n_found
+        assert is_flagged[5:].sum() <= 1
+        assert report.verdict != "erased"
+    assert any("At least 240 held-out records" in need for need in report.needs)
+
+
+def test_records_are_listed_in_the_order_given(build_world):
+    world = build_world(0)
+    names = np.array([f"r{row}" for row in range(sum(world.sizes))])
+    model = world.model(gain=0.0, ids=names)
+    report = audit(model, oracle=world.model(gain=0.0), settings=FAST)
+    assert report.records["id"].tolist() == names[:150].tolist()
+    assert report.records["loss"].to_numpy() == pytest.approx(model[0].losses)
+
+
+def test_distributions_are_thinned_for_plots_and_hold_curves(build_world):
+    given = make_cleared(build_world)
+    found = audit(**given | {"settings": replace(FAST, n_plotted=50)}).distributions
+    assert set(found.scores) == set(found.roc) == set(DECIDING)
+    assert {side: len(rows) for side, rows in found.scores["m4"].items()} == dict.fromkeys(
+        ("forget", "retain", "held_out"), 50
+    )
+    assert found.rank_counts["forget"].sum() == 150
+    for false, true in found.roc.values():
+        assert (np.diff(false) >= 0).all()
+        assert (np.diff(true) >= 0).all()
+        assert (false[0], true[0], false[-1], true[-1]) == (0, 0, 1, 1)

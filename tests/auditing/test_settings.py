@@ -1,3 +1,5 @@
+"""The bounds of an audit's settings."""
+
 import pytest
 
 from ruler.auditing import AuditSettings
@@ -35,3 +37,8 @@ def test_shares_are_under_one(name):
 def test_the_margin_is_kept_with_who_chose_it():
     assert AuditSettings().margin_chosen_by is None
     assert AuditSettings(margin=0.05, margin_chosen_by="the privacy board, 2 May").margin_chosen_by.startswith("the")
+
+
+def test_a_sample_is_not_too_small():
+    with pytest.raises(InputError, match="n_reference must be a whole number of at least 100; got 99"):
+        AuditSettings(n_reference=99)

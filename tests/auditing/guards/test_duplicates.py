@@ -1,8 +1,13 @@
 """Copies of records on another side."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from tests.auditing.cases import QUICK
 from tests.auditing.guards.cases import N_FORGET, N_HELD_OUT, N_RETAIN, WIDTH, cut, guards_of, make_models, names_of
+
+from ruler.auditing import audit
 
 
 @pytest.mark.parametrize(("n_copied", "severity"), [(1, "warn"), (10, "warn"), (35, "fail")])
@@ -47,3 +52,11 @@ def test_held_out_records_that_were_trained_on(models, side, n_copied, severity)
     assert (
         f"{n_copied} of 80 held-out records are identical to a {('forget', 'retain')[side]} record" in finding.message
     )
+
+
+def test_identical_rows_are_confirmed_in_the_sample_itself(make_world):
+    model, _ = make_world()
+    retain = np.concatenate([model[1], model[1]])
+    twins = (np.concatenate([model[0], retain[:20]]), retain, model[2])
+    report = audit(twins, settings=replace(QUICK, n_reference=150))
+    assert not [guard for guard in report.guards if guard.name == "duplicates"]  # half of them is no more than usual

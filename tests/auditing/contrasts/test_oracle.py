@@ -1,0 +1,57 @@
+"""M1, M2, M3 and the norm: records next to a model that never saw them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.stats import ortho_group
+from tests.auditing.cases import DECIDING, FAST, make_cleared
+
+from ruler.auditing import audit
+
+
+def effects(report):
+    return {name: report.metrics[name].effect for name in DECIDING if name in report.metrics}
+
+
+def test_what_the_original_lacks_is_displaced(make_world):
+    unlearned, oracle = make_world(seed=1, moved=0.8)
+    original, _ = make_world(seed=1)
+    report = audit(unlearned, oracle=oracle, original=original, settings=FAST)
+    assert report.verdict == "displaced"
+    assert report.metrics["m2"].share_left is None
+    assert "new" in report.metrics["m2"].reason
+
+
+def test_longer_representations_are_seen(build_world):
+    world = build_world(0)
+    unlearned = world.model()
+    unlearned[0][:] *= 1.3
+    report = audit(unlearned, oracle=world.model(), original=world.model(0.5), settings=FAST)
+    assert report.verdict == "displaced"
+    assert [name for name in DECIDING[:3] if report.metrics[name].verdict != "erased"] == ["norm"]
+
+
+def test_scale_and_rotation_of_all_models_change_nothing(build_world):
+    given = make_cleared(build_world)
+    turn = 7.0 * ortho_group.rvs(6, random_state=1)
+
+    def move(model):
+        return tuple(replace(part, values=part.values @ turn) for part in model)
+
+    plain = audit(**given)
+    turned = audit(**{name: move(value) if isinstance(value, tuple) else value for name, value in given.items()})
+    assert turned.verdict == plain.verdict
+    assert effects(turned) == pytest.approx(effects(plain), abs=1e-9)
+    assert turned.damage.similarity == pytest.approx(plain.damage.similarity, abs=0.05)
+    for name in DECIDING:  # other rows draw other labellings
+        assert turned.metrics[name].p_value == pytest.approx(plain.metrics[name].p_value, abs=0.1)
+
+
+def test_an_oracle_of_another_width_is_audited_aligned(make_world):
+    unlearned, oracle = make_world()
+    wide = tuple(rows @ ortho_group.rvs(9, random_state=0)[:6] for rows in oracle)
+    report = audit(unlearned, oracle=wide, settings=FAST)
+    assert report.pairing.is_aligned
+    assert np.isnan(report.metrics["m1"].plain_value)
+    assert report.metrics["m1"].value > 0.9

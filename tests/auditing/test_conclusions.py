@@ -1,0 +1,87 @@
+"""The numbers of a metric: values, intervals, and what would be needed to see more."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.auditing.cases import FAST, QUICK, make_cleared
+
+import ruler
+from ruler.auditing import audit
+from ruler.auditing.records import NOT_JUDGED
+
+
+def test_without_held_out_records_there_are_numbers_but_no_test(build_world):
+    given = make_cleared(build_world)
+    models = {name: model[:2] for name, model in given.items() if name != "settings"}
+    report = audit(**models, settings=FAST)
+    assert report.verdict == "inconclusive"
+    assert "No held-out records were given" in report.reason
+    assert report.needs[0].startswith("Held-out records: at least 300")
+    for one in report.metrics.values():
+        assert np.isfinite(one.value)
+        assert np.isnan([one.p_value, one.adjusted_p_value, one.equivalence_p_value, one.effect]).all()
+        assert (one.control, one.test) == ("none", "none")
+        assert one.verdict in ("inconclusive", "descriptive")
+    assert set(report.records["finding"]) == {NOT_JUDGED}
+    assert report.privacy is None
+
+
+def test_too_few_records_for_the_margin_are_inconclusive_and_say_how_many_would_do(build_world):
+    given = make_cleared(build_world, sizes=(8, 400, 300))
+    report = audit(**given)
+    m2 = report.metrics["m2"]
+    assert report.verdict == "inconclusive"
+    assert m2.p_value > 0.05
+    assert m2.minimum_detectable_effect > 0.2
+    assert m2.n_needed > 8
+    assert any("forget records with" in need for need in report.needs)
+
+
+def test_values_are_the_papers_numbers_and_nulls_are_the_controls(make_world):
+    unlearned, oracle = make_world(moved=0.3)
+    original, _ = make_world(seed=0, moved=0.9)
+    report = audit(unlearned, oracle=oracle, original=original, settings=FAST)
+    expected = ruler.all_metrics(unlearned[0], unlearned[1], oracle[0], oracle[1], original[0])
+    assert {name: report.metrics[name].value for name in expected} == pytest.approx(expected)
+    held_out = ruler.all_metrics(unlearned[2], unlearned[1], oracle[2], oracle[1], original[2])
+    assert {name: report.metrics[name].null for name in expected} == pytest.approx(held_out)
+    for name in expected:
+        one = report.metrics[name]
+        assert one.difference == pytest.approx(one.value - one.null)
+        assert one.interval[0] < one.value < one.interval[1]
+        assert one.difference_interval[0] < one.difference < one.difference_interval[1]
+        assert one.effect_interval[0] < one.effect <= one.effect_interval[1]
+
+
+def test_the_report_bounds_what_the_sample_does_to_m4(make_world):
+    model, _ = make_world()
+    settings = replace(QUICK, n_reference=200)
+    report, exact = audit(model, settings=settings), audit(model, settings=QUICK)
+    m4 = report.metrics["m4"]
+    assert m4.reference_error == pytest.approx(math.sqrt(math.log(2 / 0.05) / 400))
+    assert f"200 retain records drawn at random: M4 is within {m4.reference_error:.4f}" in m4.reason
+    assert exact.metrics["m4"].reference_error is None
+    assert 0 < abs(m4.value - exact.metrics["m4"].value) <= m4.reference_error
+    assert (m4.p_value, m4.effect, m4.verdict) == (
+        exact.metrics["m4"].p_value,
+        exact.metrics["m4"].effect,
+        exact.metrics["m4"].verdict,
+    )
+
+
+def test_a_sample_serves_without_held_out_records_too(make_world):
+    model, _ = make_world()
+    report = audit(model[:2], settings=replace(QUICK, n_reference=100))
+    assert report.metrics["m4"].reference_error is not None
+    assert report.verdict == "inconclusive"
+
+
+def test_the_summary_states_the_bound(make_world):
+    model, _ = make_world()
+    text = " ".join(str(audit(model, settings=replace(QUICK, n_reference=200))).split())
+    assert (
+        "M4 was computed with 200 retain records drawn at random. Its value is within 0.0960 of that with all" in text
+    )
+    assert "drawn at random" not in str(audit(model, settings=QUICK))

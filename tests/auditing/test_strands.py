@@ -1,0 +1,111 @@
+"""Place and spread of a score, in single records and in groups, and how often chance alone raises an alarm."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.auditing.cases import DECIDING, FAST
+
+from ruler.auditing import AuditSettings, audit, gather_evidence
+from ruler.auditing.measure import measure_contrasts
+from ruler.core.types import Embeddings
+
+
+def test_marks_in_both_directions_are_seen(build_world):
+    world = build_world(0)
+    gains = np.where(np.arange(150) % 2, 1.2, -0.9)
+    report = audit(
+        world.model(gain=gains), oracle=world.model(gain=0.0), original=world.model(gain=gains), settings=FAST
+    )
+    loss = report.metrics["loss"]
+    assert abs(loss.effect - 0.5) < 0.1
+    assert loss.spread > 0.7
+    assert report.verdict == loss.verdict == "residual"
+    assert "scatter more" in loss.reason
+
+
+def test_labels_move_within_strata_only():
+    # the score follows the stratum, and the strata's mix is matched: nothing is left to see
+    rng = np.random.default_rng(0)
+    alarms = 0
+    for _ in range(30):
+        strata = [np.repeat([0, 1], sizes) for sizes in ((30, 10), (20, 20), (90, 60))]
+        models = tuple(
+            Embeddings(
+                rng.normal(size=(len(one), 3)), strata=one, losses=np.exp(3.0 * one + 0.1 * rng.normal(size=len(one)))
+            )
+            for one in strata
+        )
+        found = measure_contrasts(gather_evidence(models, settings=FAST))
+        alarms += found["loss"].p_value <= 0.05
+    assert alarms <= 5
+
+
+def test_groups_count_once_by_their_means():
+    rng = np.random.default_rng(5)
+    base = np.repeat(rng.normal(size=(160, 6)), 5, axis=0)
+    offset = np.repeat(rng.normal(size=(160, 6)), 5, axis=0)
+    cut = [150, 550]
+    unlearned, oracle = np.split(base + 0.3 * offset, cut), np.split(base, cut)
+    names = np.split(np.repeat(np.arange(160), 5), cut)
+    groups = dict(zip(("forget", "retain", "held_out"), names, strict=True))
+    grouped = audit(tuple(unlearned), oracle=tuple(oracle), groups=groups, settings=FAST).metrics["m2"]
+    single = audit(tuple(unlearned), oracle=tuple(oracle), settings=FAST).metrics["m2"]
+    assert (grouped.n_forget, grouped.n_control) == (30, 50)
+    assert grouped.minimum_detectable_effect > 1.5 * single.minimum_detectable_effect
+
+
+def test_unequal_groups_of_alike_records_raise_no_alarms():
+    # intra-class correlation 0.3; records taken for independent would alarm in most of these
+    sizes = [np.array([200, 5, 5]), np.full(20, 5), np.full(30, 10)]
+    starts = np.cumsum([0, *map(len, sizes)])
+    names = [np.repeat(start + np.arange(len(n)), n) for start, n in zip(starts, sizes, strict=False)]
+    alarms = {True: 0, False: 0}
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        losses = [
+            np.exp(np.sqrt(0.3) * np.repeat(rng.normal(size=len(n)), n) + np.sqrt(0.7) * rng.normal(size=n.sum()))
+            for n in sizes
+        ]
+        rows = [rng.normal(size=(n.sum(), 3)) for n in sizes]
+        for is_named in (True, False) if seed < 15 else (True,):
+            model = tuple(
+                Embeddings(row, losses=loss, groups=name if is_named else None)
+                for row, loss, name in zip(rows, losses, names, strict=True)
+            )
+            found = measure_contrasts(gather_evidence(model, settings=replace(FAST, n_permutations=99)))
+            alarms[is_named] += found["loss"].adjusted_p_value <= 0.05
+    assert alarms[True] <= 7
+    assert alarms[False] >= 5
+
+
+@pytest.mark.parametrize(
+    ("n_per_forget", "n_per_held_out", "are_named"), [(10, 2, True), (2, 8, True), (5, 1, False), (1, 1, False)]
+)
+def test_groups_of_other_sizes_are_no_contrast(build_world, n_per_forget, n_per_held_out, are_named):
+    # means of ten records scatter less than means of two, and skewed scores move with the size
+    alarms = 0
+    for seed in range(12):
+        world = build_world(seed, sizes=(30 * n_per_forget, 100, 50 * n_per_held_out))
+        groups = {"forget": np.arange(world.sizes[0]) // n_per_forget}
+        if are_named:
+            groups["held_out"] = 1000 + np.arange(world.sizes[2]) // n_per_held_out
+        evidence = gather_evidence(
+            world.model(gain=0.0),
+            oracle=world.model(gain=0.0),
+            groups=groups,
+            settings=replace(FAST, n_permutations=99),
+        )
+        alarms += (
+            min(one.adjusted_p_value for one in measure_contrasts(evidence).values() if one.contrast.decides) <= 0.05
+        )
+    assert alarms <= 3
+
+
+def test_the_seed_changes_no_verdict_near_alpha(build_world):
+    world = build_world(338, sizes=(60, 100, 120))
+    unlearned, oracle = world.model(gain=0.25), world.model(gain=0.0)
+    reports = [audit(unlearned, oracle=oracle, settings=AuditSettings(seed=seed)) for seed in range(5)]
+    p_values = [min(one.metrics[name].adjusted_p_value for name in DECIDING) for one in reports]
+    assert 0.03 < min(p_values) <= max(p_values) < 0.07
+    assert len({one.verdict for one in reports}) == 1

@@ -1,6 +1,6 @@
 """What an audit finds: the report and its parts."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -18,6 +18,7 @@ Severity = Literal["fail", "warn", "note"]
 Control = Literal["held-out", "none"]
 Test = Literal["permutation", "hybrid", "none"]
 Interval = tuple[float, float]
+Extra = Literal["pdf", "sarif", "junit"]
 METRIC_NAME = "[a-z][a-z0-9_]{0,39}"
 _UNKNOWN = float("nan")
 
@@ -299,6 +300,7 @@ class Report:
         outputs: Output-level numbers by model, e.g. ``{"unlearned": {"retain_accuracy": 0.97}}``; where given.
         damage: Whether the model still works; None without an oracle and without predictions.
         privacy: What the best contrast proves; None without held-out records.
+        declared: What whoever ran the audit says about it (``[evidence]`` of the TOML file); shown, never verified.
     """
 
     verdict: Verdict
@@ -315,6 +317,7 @@ class Report:
     outputs: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     damage: Damage | None = None
     privacy: Privacy | None = None
+    declared: Mapping[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         """One line: the verdict, each contrast with its own, and what else there is."""
@@ -340,11 +343,26 @@ class Report:
 
         return render_notebook(self)
 
-    def save(self, folder: str | PathLike[str]) -> Path:
-        """Write ``report.json``, ``report.html`` and ``records.parquet`` into ``folder``, and say where that is."""
+    def save(
+        self,
+        folder: str | PathLike[str],
+        *,
+        sign_with: str | PathLike[str] | None = None,
+        also: Sequence[Extra] = (),
+    ) -> Path:
+        """Write ``report.json``, ``report.html``, ``records.parquet`` and ``manifest.json`` into ``folder``.
+
+        Args:
+            folder: Where to.
+            sign_with: A private key of `ruler keygen`: adds ``seal.json``.
+            also: "pdf" (needs Chromium), "sarif" and "junit" add ``report.pdf``, ``report.sarif`` and ``junit.xml``.
+
+        Returns:
+            The folder.
+        """
         from ruler.auditing.report import save_report
 
-        return save_report(self, Path(folder))
+        return save_report(self, Path(folder), sign_with=None if sign_with is None else Path(sign_with), also=also)
 
     @classmethod
     def load(cls, folder: str | PathLike[str]) -> "Report":

@@ -1,5 +1,6 @@
 """Files that are written whole or not at all."""
 
+import hashlib
 import os
 import secrets
 from collections.abc import Iterator
@@ -38,3 +39,17 @@ def write_atomically(path: Path, content: bytes | str) -> None:
     """Write bytes, or text as UTF-8, by `writing_atomically`."""
     with writing_atomically(path) as stream:
         stream.write(content.encode() if isinstance(content, str) else content)
+
+
+def hash_file(path: Path) -> str:
+    """SHA-256 of a file in hexadecimal digits.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "empty"
+        >>> path.touch()
+        >>> hash_file(path)[:8]
+        'e3b0c442'
+    """
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -7,6 +7,7 @@ from ruler.core.errors import MissingPackageError
 
 _EXTRA_OF = {
     "PIL": "data",
+    "cryptography": "sign",
     "faiss": "bench",
     "huggingface_hub": "huggingface",
     "jinja2": "report",
@@ -17,6 +18,7 @@ _EXTRA_OF = {
     "pyarrow": "data",
     "pydantic": "report",
     "ray": "cluster",
+    "rfc8785": "report",
     "rich": "cli",
     "safetensors": "torch",
     "sklearn": "data",

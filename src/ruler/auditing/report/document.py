@@ -33,22 +33,28 @@ from ruler.core.types import FloatArray
 if TYPE_CHECKING:
     import pandas as pd
 
-VERSION: Literal[2] = 2
+VERSION: Literal[3] = 3
 SCHEMA_PATH = Path(__file__).with_name("schema.json")
 _NOT_NUMBERS = ["NaN", "Infinity", "-Infinity"]
 _ROUNDING = 1e-9
 _PART = (0.0, 1.0)
 _AUC = (-0.5, 1.5)  # the hybrid test reports 0.5 plus a difference of two AUCs
 _COUNT = (0.0, math.inf)
+_EFFECTS = {
+    **dict.fromkeys(("effect", "spread", "original_effect"), _PART),
+    **dict.fromkeys(("effect_interval", "spread_interval"), _AUC),
+}
 # least and largest value of a number, or of both ends of an interval, by class and field; NaN is always allowed
 _BOUNDS: dict[str, dict[str, tuple[float, float]]] = {
     "MetricFinding": {
         **dict.fromkeys(("p_value", "equivalence_p_value", "adjusted_p_value"), _PART),
-        **dict.fromkeys(("effect", "effect_interval", "spread", "spread_interval", "original_effect"), _AUC),
+        **_EFFECTS,
         **dict.fromkeys(("n_forget", "n_control", "n_needed", "minimum_detectable_effect", "reference_error"), _COUNT),
+        "largest_distance": _COUNT,
         "margin": (0.0, 0.5),
     },
-    "LayerFinding": dict.fromkeys(("effect", "effect_interval", "spread", "spread_interval", "original_effect"), _AUC),
+    "LayerFinding": _EFFECTS,
+    "StrongestFinding": {"effect": _PART, "original_effect": _PART, "error": _COUNT},
     "Sensitivity": {"effect": _PART, "p_value": _PART},
     "Damage": {"similarity": _PART, "least_similarity": _PART},
     "Privacy": {
@@ -101,7 +107,7 @@ class ReportDocument(_Part):
     """The whole of report.json."""
 
     format: Literal["ruler-report"] = "ruler-report"
-    version: Literal[2] = VERSION
+    version: Literal[3] = VERSION
     verdict: Verdict
     reason: str
     needs: list[str]
@@ -115,6 +121,7 @@ class ReportDocument(_Part):
     distributions: DistributionsPart
     pairing: Pairing | None
     outputs: dict[str, dict[str, float]]
+    declared: dict[Annotated[str, Field(pattern="^[a-z][a-z_]{0,39}$")], Annotated[str, Field(max_length=2000)]]
     records: RecordsPart
 
     @model_validator(mode="after")
@@ -201,7 +208,7 @@ def describe_schema() -> dict[str, Any]:
 
     Example:
         >>> describe_schema()["properties"]["version"]["const"]
-        2
+        3
     """
     schema = ReportDocument.model_json_schema(mode="serialization", schema_generator=_SchemaWriter)
     for part, bounds in _BOUNDS.items():

@@ -1,4 +1,4 @@
-"""Report <-> folder: report.json, report.html and records.parquet, written together or not at all."""
+"""Report <-> folder: report.json, report.html, records.parquet and their manifest, written together or not at all."""
 
 import hashlib
 import io
@@ -6,47 +6,66 @@ import json
 import os
 import shutil
 import tempfile
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ruler.auditing.findings import Report
+from ruler.auditing.findings import Extra, Report
 from ruler.auditing.report.display import make_encodable
 from ruler.core.errors import FileFormatError, InputError
 from ruler.core.optional import load_optional
 
 if TYPE_CHECKING:
     import pandas as pd
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     from ruler.auditing.report.document import ReportDocument
+    from ruler.auditing.seal.manifest import Content
 
-NAMES = ("records.parquet", "report.html", "report.json")
+NAMES = ("records.parquet", "report.html", "report.json", "manifest.json")
+EXTRA_NAMES: dict[Extra, str] = {"pdf": "report.pdf", "sarif": "report.sarif", "junit": "junit.xml"}
+SEAL_NAMES = ("seal.json", "seal.tsr")
 MOST_JSON_BYTES = 256 << 20
 MOST_RECORD_BYTES = 4 << 30
 _ROWS_AT_ONCE = 8192
 
 
-def save_report(report: Report, folder: Path) -> Path:
-    """Write ``report.json``, ``report.html`` and ``records.parquet``; other files in the folder are left alone.
+def save_report(report: Report, folder: Path, *, sign_with: Path | None = None, also: Sequence[Extra] = ()) -> Path:
+    """Write a report; arguments as `Report.save`. Files in the folder that are not of a report are left alone.
 
-    All three are prepared first. A new folder then appears whole; in an existing one the files are replaced one after
-    the other, and `load_report` refuses a set that was interrupted in between.
+    All files are prepared first. A new folder then appears whole; in an existing one the files are replaced one after
+    the other, manifest and seal last, so that a set that was interrupted in between does not pass `ruler verify`.
 
     Raises:
-        InputError: The folder, or one of the three names in it, is something else already.
+        InputError: The folder, or one of the names in it, is something else already; or an extra that is not known.
+        FileFormatError: Not a private key.
     """
+    for extra in also:
+        if extra not in EXTRA_NAMES:
+            raise InputError(f"also must be one of {', '.join(EXTRA_NAMES)}; got {extra!r}.")
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
         raise InputError(f"folder must be a folder; got the file {folder}. Choose another name.")
-    for name in NAMES:
+    for name in (*NAMES, *EXTRA_NAMES.values(), *SEAL_NAMES):
         if (folder / name).is_dir():
             raise InputError(f"{folder / name} must be a file or free; got a folder. Move it or choose another folder.")
-    contents = _render(report)
+    key = _load_key(sign_with)
+    contents, content = _render(report, also)
     folder.parent.mkdir(parents=True, exist_ok=True)
     aside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".writing-"))
     try:
-        for name, content in contents.items():
-            (aside / name).write_bytes(content)
+        for name, text in contents.items():
+            (aside / name).write_bytes(text)
+        if "pdf" in also:
+            from ruler.auditing.report.pdf import print_page
+
+            contents["report.pdf"] = print_page(aside / "report.html", aside / "report.pdf")
+        for name, text in _seal(contents, content, key).items():
+            contents[name] = text
+            (aside / name).write_bytes(text)
         if folder.exists():
+            for name in {*EXTRA_NAMES.values(), *SEAL_NAMES} - contents.keys():
+                (folder / name).unlink(missing_ok=True)  # of an earlier report
             for name in contents:
                 os.replace(aside / name, folder / name)
         else:
@@ -57,16 +76,58 @@ def save_report(report: Report, folder: Path) -> Path:
     return folder
 
 
-def _render(report: Report) -> dict[str, bytes]:
-    load_optional("pydantic", "saving a report")
-    load_optional("jinja2", "saving a report")
-    from ruler.auditing.report.document import write_document
-    from ruler.auditing.report.page import render_page
+def _render(report: Report, also: Sequence[Extra]) -> tuple[dict[str, bytes], "Content"]:
+    """The files of a report by name, and what they say for the manifest."""
+    for package in ("pydantic", "jinja2", "rfc8785"):
+        load_optional(package, "saving a report")
+    from ruler.auditing.report.document import ReportDocument, read_document, write_document
+    from ruler.auditing.seal.manifest import describe_content, take_fingerprint
 
     records = _write_records(report.records)
     text = write_document(report, records_digest=hashlib.sha256(records).hexdigest())
-    page = render_page(report).encode("utf-8", "backslashreplace")
-    return dict(zip(NAMES, (records, page, text.encode("utf-8", "backslashreplace")), strict=True))
+    document = text.encode("utf-8", "backslashreplace")
+    content = describe_content(report, document=document, records=records)
+    parsed = ReportDocument.model_validate_json(document)
+    saved = read_document(parsed, _read_records(records, parsed, Path("records.parquet")))
+    pages = render_files(saved, take_fingerprint(content), [EXTRA_NAMES[extra] for extra in also])
+    return {"records.parquet": records, "report.json": document, **pages}, content
+
+
+def render_files(report: Report, fingerprint: str, names: Collection[str]) -> dict[str, bytes]:
+    """What follows from report.json and records.parquet alone: the page and, where named, the files for pipelines.
+
+    Args:
+        report: As `load_report` gives it.
+        fingerprint: Of its manifest.
+        names: ``report.sarif`` and ``junit.xml`` are rendered if they are among these.
+    """
+    from ruler.auditing.report.page import render_page
+    from ruler.auditing.report.pipelines import write_junit, write_sarif
+
+    pages = {"report.html": render_page(report, fingerprint=fingerprint).encode("utf-8", "backslashreplace")}
+    writers = {"report.sarif": write_sarif, "junit.xml": write_junit}
+    return pages | {name: write(report) for name, write in writers.items() if name in names}
+
+
+def _load_key(path: Path | None) -> "Ed25519PrivateKey | None":
+    if path is None:
+        return None
+    from ruler.auditing.seal.signature import load_private_key
+
+    return load_private_key(path)
+
+
+def _seal(contents: Mapping[str, bytes], content: "Content", key: "Ed25519PrivateKey | None") -> dict[str, bytes]:
+    """manifest.json, and seal.json where there is a key."""
+    from ruler.auditing.seal.manifest import Manifest, hash_bytes, write_canonical
+
+    manifest = Manifest(content=content, files={name: hash_bytes(text) for name, text in contents.items()})
+    written = {"manifest.json": write_canonical(manifest)}
+    if key is None:
+        return written
+    from ruler.auditing.seal.signature import sign
+
+    return written | {"seal.json": sign(manifest, key)}
 
 
 def describe_report(report: Report) -> dict[str, Any]:
@@ -112,9 +173,9 @@ def _read_document_file(path: Path) -> "ReportDocument":
     except ValidationError as error:
         expected = f"{path} must be a RULER report of version {VERSION}; got"
         found = error.errors(include_url=False)
-        if any(one["loc"] == ("version",) and one["input"] == 1 for one in found):
+        if any(one["loc"] == ("version",) and one["input"] in (1, 2) for one in found):
             raise FileFormatError(
-                f"{expected} version 1, which an older RULER wrote by rules that no longer hold. Audit again."
+                f"{expected} an older version, written by rules that no longer hold. Audit again."
             ) from error
         place = ".".join(map(str, found[0]["loc"]))[:200] or "the file"
         raise FileFormatError(f"{expected} {place}: {found[0]['msg']}.") from error

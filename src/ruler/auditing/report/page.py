@@ -27,8 +27,13 @@ Array = tuple[tuple[str, ...], Mapping[str, Any]]
 """Where an array of the provenance stands, e.g. ("oracle", "2", "forget", "layer 3"), and what is known of it."""
 
 
-def render_page(report: Report) -> str:
-    """The text of report.html, whose content policy lets nothing out and runs only the script that it carries."""
+def render_page(report: Report, *, fingerprint: str = "") -> str:
+    """The text of report.html, whose content policy lets nothing out and runs only the script that it carries.
+
+    Args:
+        report: What to show.
+        fingerprint: Of the manifest that it is saved with; empty if it is not.
+    """
     style, script = (
         files("ruler.auditing.report").joinpath("templates", name).read_text(encoding="utf-8")
         for name in ("style.css", "tables.js")
@@ -39,6 +44,7 @@ def render_page(report: Report) -> str:
     template = _environment().get_template("report.html.j2")
     page = template.render(
         report=report,
+        fingerprint=fingerprint,
         distributions=_draw_distributions(report),
         tables={"records": show_table(report.records, "record"), "groups": show_table(report.groups, "group")},
         settings=settings | {"margin_chosen_by": wording.name_chooser("margin", report.settings)},

@@ -17,7 +17,7 @@ from ruler.auditing.guards.models import check_retain_accuracy, check_stability
 from ruler.auditing.settings import AuditSettings
 from ruler.core.errors import InputError, RulerError
 from ruler.core.optional import load_optional
-from ruler.core.types import Embeddings
+from ruler.core.types import Embeddings, ModelInput
 from ruler.embeddings import read_model
 from ruler.metrics.outputs import balance_membership
 from ruler.neighbors import Searcher, find_neighbors
@@ -38,9 +38,9 @@ def audit_models(
     *,
     oracle: "torch.nn.Module | Sequence[torch.nn.Module] | None" = None,
     original: "torch.nn.Module | None" = None,
-    forget: Any,
-    retain: Any,
-    held_out: Any = None,
+    forget: ModelInput,
+    retain: ModelInput,
+    held_out: ModelInput | None = None,
     layer: str | Sequence[str] | None = None,
     ids: NamesLike | None = None,
     groups: NamesLike | None = None,

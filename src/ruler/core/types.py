@@ -1,5 +1,6 @@
 """Frozen values that travel between rooms."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -20,6 +21,17 @@ class SupportsDLPack(Protocol):
 
 RowsLike = npt.ArrayLike | SupportsDLPack
 """Rows of records as users give them: arrays, tensors on any device, `Embeddings`, nested lists."""
+
+
+class MapDataset(Protocol):
+    """A dataset that is read by position, such as torch's."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: int, /) -> object: ...
+
+
+ModelInput = RowsLike | Mapping[str, RowsLike] | MapDataset | Iterable[object]
+"""Records as a model takes them: rows, a tuple (inputs, labels), a dict of columns, a dataset or a loader."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ from ruler.core.checks import check_number
 from ruler.core.errors import InputError
 from ruler.core.optional import load_optional
 from ruler.core.progress import track
-from ruler.core.types import Embeddings, FloatArray
+from ruler.core.types import Embeddings, FloatArray, ModelInput
 
 if TYPE_CHECKING:
     import torch
@@ -44,7 +44,7 @@ class ModelReading:
 @overload
 def embed(
     model: "torch.nn.Module",
-    data: Any,
+    data: ModelInput,
     *,
     layer: None = None,
     batch_size: int = 256,
@@ -54,7 +54,7 @@ def embed(
 @overload
 def embed(
     model: "torch.nn.Module",
-    data: Any,
+    data: ModelInput,
     *,
     layer: Sequence[str] | None,
     batch_size: int = 256,
@@ -63,7 +63,7 @@ def embed(
 ) -> Any: ...
 def embed(
     model: "torch.nn.Module",
-    data: Any,
+    data: ModelInput,
     *,
     layer: str | Sequence[str] | None = None,
     batch_size: int = 256,
@@ -145,7 +145,7 @@ def embed(
 
 def read_model(
     model: "torch.nn.Module",
-    data: Any,
+    data: ModelInput,
     *,
     layer: str | Sequence[str] | None = None,
     batch_size: int = 256,

@@ -1,10 +1,10 @@
 """The one door to nearest-neighbour search: `find_neighbors`."""
 
-from typing import Any, Protocol
+from typing import Protocol
 
 from ruler.core.checks import check_same_space
 from ruler.core.registry import Registry
-from ruler.core.types import Neighbors
+from ruler.core.types import Neighbors, RowsLike
 from ruler.neighbors.cpu import CpuEngine
 from ruler.neighbors.cuda.engine import CudaEngine
 from ruler.neighbors.engines import Engine, Request
@@ -16,13 +16,13 @@ ENGINES: Registry[Engine] = Registry("engine", {"cpu": CpuEngine(), "cuda": Cuda
 class Searcher(Protocol):
     """Whatever searches as `find_neighbors` does: itself, on a device, or `find_neighbors_by_blocks` on workers."""
 
-    def __call__(self, queries: Any, base: Any, *, k: int = 1, exclude_self: bool = False) -> Neighbors:
+    def __call__(self, queries: RowsLike, base: RowsLike, *, k: int = 1, exclude_self: bool = False) -> Neighbors:
         """The k best base rows of each query, exactly."""
         ...
 
 
 def find_neighbors(
-    queries: Any, base: Any, *, k: int = 1, exclude_self: bool = False, device: str | None = None
+    queries: RowsLike, base: RowsLike, *, k: int = 1, exclude_self: bool = False, device: str | None = None
 ) -> Neighbors:
     """Which k base rows are most similar to each query, and how similar are they?
 
@@ -53,8 +53,8 @@ def find_neighbors(
 
 
 def search(
-    queries: Any,
-    base: Any,
+    queries: RowsLike,
+    base: RowsLike,
     *,
     names: tuple[str, str],
     k: int = 1,

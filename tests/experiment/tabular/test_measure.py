@@ -1,5 +1,6 @@
 """What is measured of models together is what the metrics and the search say of each of them."""
 
+from dataclasses import replace
 from functools import cache, partial
 
 import numpy as np
@@ -49,7 +50,7 @@ def test_models_asked_together_answer_as_alone() -> None:
 
 def test_scores_are_those_of_the_metrics() -> None:
     own, parts = records(), records().parts
-    rows, logits = runs()[0](own.inputs.distinct)[0], models().logits(parts.train_features, 0).astype(np.float64)
+    rows, logits = runs()[0](own.distinct)[0], models().logits(parts.train_features, 0).astype(np.float64)
     kept, gone = (Predictions(logits[i], parts.train_target[i]) for i in (own.partition.retain, own.partition.forget))
     test = Predictions(models().logits(parts.test_features, 0).astype(np.float64), parts.test_target)
     assert measure_models([runs()[0]], own)[0].alone == {
@@ -72,10 +73,10 @@ def test_a_collapsed_model_is_ranked_by_the_search(value: float) -> None:
 
 def test_identical_records_are_neighbours_of_each_other() -> None:
     wine = make_records(load_parts("breast_cancer"), 0.1, 999)
-    twins = np.concatenate([wine.gallery, wine.gallery[:100]])
-    doubled = Records(wine.parts, wine.partition, wine.distinct, wine.forget, wine.baseline, twins)
-    rows = runs()[0](wine.inputs.distinct)[0]
-    assert measure_models([runs()[0]], doubled)[0].alone["m4"] == m4(rows[wine.forget], rows[twins])
+    copies = torch.cat([wine.gallery, wine.gallery[:100]])
+    doubled = replace(wine, gallery=copies)
+    rows = runs()[0](wine.distinct)[0]
+    assert measure_models([runs()[0]], doubled)[0].alone["m4"] == m4(rows[wine.forget], rows[copies])
 
 
 def test_representations_must_be_finite() -> None:
@@ -88,7 +89,7 @@ def test_representations_must_be_finite() -> None:
 def test_answers_on_retain_records_must_be_finite() -> None:
     def spoil(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         representations, logits = runs()[0](rows)
-        if len(rows) == len(records().inputs.train):
+        if len(rows) == len(records().train):
             logits[records().partition.retain[:2]] = torch.nan
         return representations, logits
 
@@ -166,5 +167,5 @@ def test_identical_records_are_embedded_once() -> None:
     records = make_records(load_parts("breast_cancer"), 0.05, 999)
     features = records.parts.train_features
     assert len(np.unique(records.distinct, axis=0)) == len(records.distinct)
-    assert np.array_equal(records.distinct[records.forget], features[records.partition.forget])
-    assert np.array_equal(records.distinct[records.gallery], features[records.partition.retain])
+    assert np.array_equal(records.distinct[records.forget].numpy(), features[records.partition.forget])
+    assert np.array_equal(records.distinct[records.gallery].numpy(), features[records.partition.retain])

@@ -267,7 +267,7 @@ class EnsembleEngine:
 
 def count_at_once(records: Records, n_columns: int) -> int:
     """How many models to measure at once: on a GPU as many as fit, on a CPU one."""
-    if records.device == "cpu":
+    if records.distinct.device.type == "cpu":
         return 1
     return max(1, _AT_ONCE_BYTES // (8 * len(records.distinct) * (len(records.gallery) + 4 * n_columns)))
 

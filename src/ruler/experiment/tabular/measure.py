@@ -6,7 +6,6 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ruler.core.arithmetic import iterate_blocks, similarity_of_unit_rows
 from ruler.core.errors import InputError
@@ -32,67 +31,37 @@ _ROUNDING = 16 * 2.0**-52  # of a product and of a similarity, per column, with 
 
 
 @dataclass(frozen=True, eq=False)
-class Inputs:
-    """What models are run on, on their device.
-
-    Args:
-        distinct, train, test: Features (n, d) of the distinct records, and of all training and test records.
-        classes: (n_train,) of the training records.
-        forgotten: Rows of ``train`` to forget.
-        forget, compared, gallery: Rows of ``distinct``: the forget records; these and then M2's baseline; and the
-            gallery's distinct ones.
-        has_copies: Which of the latter stand for several records.
-    """
-
-    distinct: "torch.Tensor"
-    train: "torch.Tensor"
-    test: "torch.Tensor"
-    classes: "torch.Tensor"
-    forgotten: "torch.Tensor"
-    forget: "torch.Tensor"
-    compared: "torch.Tensor"
-    gallery: "torch.Tensor"
-    has_copies: "torch.Tensor"
-
-
-@dataclass(frozen=True, eq=False)
 class Records:
-    """The records of one partition, as the paper measures them.
+    """The records of one partition, as the paper measures them; tensors are on the device where models run.
 
     Args:
         parts: Training and test arrays.
         partition: Rows to forget and to retain.
+        train, test, classes: Features (n, d) of all training and test records, and classes (n_train,).
         distinct: (n, d) distinct rows among those whose representations are read. Identical records go through
             a model once, so that their representations tie exactly whatever the product library does.
+        forgotten: Rows of ``train`` to forget.
         forget, baseline, gallery: Rows of ``distinct`` for the forget records, M2's baseline (a draw of 500 retain
             records) and M4's gallery (the first 2,000 retain records).
-        device: Where models run.
     """
 
     parts: TabularSplit
     partition: Partition
-    distinct: npt.NDArray[np.float32]
-    forget: IndexArray
-    baseline: IndexArray
-    gallery: IndexArray
-    device: str = "cpu"
+    train: "torch.Tensor"
+    test: "torch.Tensor"
+    classes: "torch.Tensor"
+    distinct: "torch.Tensor"
+    forgotten: "torch.Tensor"
+    forget: "torch.Tensor"
+    baseline: "torch.Tensor"
+    gallery: "torch.Tensor"
 
     @cached_property
-    def inputs(self) -> Inputs:
-        """The records on the device, moved there once."""
-        place = load_optional("torch", "running models").as_tensor
-        gallery, _, counts = self.distinct_gallery
-        rows = (self.partition.forget, self.forget, np.append(self.forget, self.baseline), gallery, counts > 1)
-        return Inputs(
-            place(self.distinct, device=self.device),
-            *place_parts(self.parts, self.device),
-            *(place(index, device=self.device) for index in rows),
-        )
-
-    @cached_property
-    def distinct_gallery(self) -> tuple[IndexArray, IndexArray, IndexArray]:
-        """The gallery's distinct rows, for each gallery record its place among them, and how often each occurs."""
-        return np.unique(self.gallery, return_inverse=True, return_counts=True)
+    def distinct_gallery(self) -> "tuple[torch.Tensor, IndexArray, torch.Tensor]":
+        """The gallery's distinct rows, for each gallery record its place among them, and which occur several times."""
+        torch = load_optional("torch", "running models")
+        rows, place, counts = torch.unique(self.gallery, return_inverse=True, return_counts=True)
+        return rows, place.cpu().numpy(), counts > 1
 
 
 @lru_cache(maxsize=2)
@@ -104,11 +73,9 @@ def load_parts(dataset: str) -> TabularSplit:
 @lru_cache(maxsize=2)
 def place_parts(parts: TabularSplit, device: str) -> "tuple[torch.Tensor, torch.Tensor, torch.Tensor]":
     """Training features, test features and training classes on a device; kept while a process works on them."""
-    place = load_optional("torch", "running models").as_tensor
-    train, test, classes = (
-        place(part, device=device) for part in (parts.train_features, parts.test_features, parts.train_target)
-    )
-    return train, test, classes
+    torch = load_optional("torch", "running models")
+    train, test = (torch.as_tensor(part, device=device) for part in (parts.train_features, parts.test_features))
+    return train, test, torch.as_tensor(parts.train_target, device=device)
 
 
 def make_records(parts: TabularSplit, fraction: float, forget_seed: int, *, device: str = "cpu") -> Records:
@@ -125,8 +92,10 @@ def make_records(parts: TabularSplit, fraction: float, forget_seed: int, *, devi
     groups = (partition.forget, partition.retain[drawn], partition.retain[:GALLERY_ROWS])
     rows = parts.train_features[np.concatenate(groups)]
     distinct, place = np.unique(rows, axis=0, return_inverse=True)
-    forget, baseline, gallery = np.split(place.reshape(-1), np.cumsum([len(group) for group in groups])[:-1])
-    return Records(parts, partition, distinct, forget, baseline, gallery, device)
+    measured = np.split(place.reshape(-1), np.cumsum([len(group) for group in groups])[:-1])
+    torch = load_optional("torch", "running models")
+    tensors = (torch.as_tensor(array, device=device) for array in (distinct, partition.forget, *measured))
+    return Records(parts, partition, *place_parts(parts, device), *tensors)
 
 
 def measure_models(forwards: Sequence[Forward], records: Records) -> list[MeasuredModel]:
@@ -139,30 +108,30 @@ def measure_models(forwards: Sequence[Forward], records: Records) -> list[Measur
     Raises:
         InputError: Representations or logits of some model that are not finite.
     """
-    torch, inputs = load_optional("torch", "running models"), records.inputs
-    rows = torch.stack([forward(inputs.distinct)[0] for forward in forwards])  # (models, n, p)
+    torch, (in_gallery, _, has_copies) = load_optional("torch", "running models"), records.distinct_gallery
+    rows = torch.stack([forward(records.distinct)[0] for forward in forwards])  # (models, n, p)
     units = divide_by_norms(rows.flatten(0, 1)).view(rows.shape)
-    outputs = [torch.stack(part) for part in zip(*(_read_outputs(run, inputs) for run in forwards), strict=True)]
-    gallery = units[:, inputs.gallery]
-    to_forget, forget_holds = nearest_in_gallery(units[:, inputs.forget], gallery)
+    outputs = [torch.stack(part) for part in zip(*(_read_outputs(run, records) for run in forwards), strict=True)]
+    gallery = units[:, in_gallery]
+    to_forget, forget_holds = nearest_in_gallery(units[:, records.forget], gallery)
     to_gallery, gallery_holds = nearest_in_gallery(gallery, gallery, is_self=True)
     to_copy = (gallery != 0).any(dim=2).to(to_gallery)  # an identical record is as similar as can be
-    to_gallery = to_copy.where(inputs.has_copies, to_gallery)
+    to_gallery = to_copy.where(has_copies, to_gallery)
     found = _fetch([to_forget, to_gallery, forget_holds & gallery_holds, *outputs])
     return [
         MeasuredModel(compared, len(records.forget), _score(representations, records, *own))
         for compared, representations, own in zip(
-            units[:, inputs.compared], rows, zip(*found, strict=True), strict=True
+            units[:, torch.cat([records.forget, records.baseline])], rows, zip(*found, strict=True), strict=True
         )
     ]
 
 
-def _read_outputs(forward: Forward, inputs: Inputs) -> "tuple[torch.Tensor, ...]":
+def _read_outputs(forward: Forward, records: Records) -> "tuple[torch.Tensor, ...]":
     """Count right and unusable answers among the retain records; return the logits of forget and test records."""
-    logits = forward(inputs.train)[1]
-    is_right, is_bad = logits.argmax(dim=1) == inputs.classes, ~logits.isfinite().all(dim=1)
-    n_right, n_bad = (is_so.sum() - is_so[inputs.forgotten].sum() for is_so in (is_right, is_bad))
-    return n_right, n_bad, logits[inputs.forgotten], forward(inputs.test)[1]
+    logits = forward(records.train)[1]
+    is_right, is_bad = logits.argmax(dim=1) == records.classes, ~logits.isfinite().all(dim=1)
+    n_right, n_bad = (is_so.sum() - is_so[records.forgotten].sum() for is_so in (is_right, is_bad))
+    return n_right, n_bad, logits[records.forgotten], forward(records.test)[1]
 
 
 def _fetch(parts: "Sequence[torch.Tensor]") -> list[FloatArray]:

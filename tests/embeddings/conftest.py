@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from tests.embeddings.cases import PaperMLP
 
 
 @pytest.fixture(autouse=True)
@@ -10,3 +11,14 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(n_threads)
+
+
+@pytest.fixture
+def model():
+    torch.manual_seed(0)
+    return PaperMLP()
+
+
+@pytest.fixture
+def rows():
+    return torch.randn(23, 5, generator=torch.Generator().manual_seed(1))

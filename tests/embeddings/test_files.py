@@ -1,14 +1,10 @@
 """Embedding files: every format gives back what was written, and refuses what is not sound."""
 
 import datetime
-import io
-import json
 import os
 import pickle
-import zipfile
 
 import numpy as np
-import pandas
 import pyarrow as arrow
 import pytest
 import torch
@@ -16,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from pyarrow import parquet
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import save_file
 
 from ruler.core.errors import FileFormatError, InputError
 from ruler.core.types import Embeddings
@@ -108,15 +104,6 @@ def test_endings_in_capitals_are_known(tmp_path, ending):
     np.testing.assert_array_equal(load_embeddings(str(tmp_path / f"rows{ending}")).values, np.eye(2))
 
 
-def test_large_tables_are_written_in_bounded_row_groups(tmp_path):
-    values = np.random.default_rng(0).normal(size=(3000, 700)).astype(np.float32)
-    save_embeddings(Embeddings(values, np.arange(3000) * 2), tmp_path / "rows.parquet")
-    assert parquet.ParquetFile(tmp_path / "rows.parquet").num_row_groups == 3
-    found = load_embeddings(tmp_path / "rows.parquet")
-    np.testing.assert_array_equal(found.values, values)
-    assert found.ids[-1] == 5998
-
-
 # files that others wrote
 
 
@@ -139,33 +126,6 @@ def test_plain_files_of_other_tools_are_read(tmp_path):
     assert found["d.safetensors"].ids.tolist() == [4, 5, 6]
     for name in ("c.npz", "f.pt", "h.parquet"):
         assert found[name].ids.tolist() == ["x", "y", "z"]
-
-
-def test_brain_floats_become_float32(tmp_path):
-    from safetensors.torch import save_file as save_tensors
-
-    values = torch.randn(3, 2).bfloat16()
-    save_tensors({"values": values}, tmp_path / "a.safetensors")
-    torch.save(values, tmp_path / "a.pt")
-    for ending in ("safetensors", "pt"):
-        np.testing.assert_array_equal(load_embeddings(tmp_path / f"a.{ending}").values, values.float().numpy())
-
-
-def test_our_safetensors_are_read_by_the_library(tmp_path):
-    save_embeddings(Embeddings(np.eye(3, dtype=np.float32), ["ä", "", "b"], "fc"), tmp_path / "a.safetensors")
-    found = load_file(tmp_path / "a.safetensors")
-    np.testing.assert_array_equal(found["values"], np.eye(3))
-    assert found["ids_utf8"].tobytes() == "äb".encode()
-
-
-def test_unaligned_safetensors_are_copied(tmp_path):
-    header = json.dumps({"values": {"dtype": "F64", "shape": [1, 2], "data_offsets": [0, 16]}}).encode()
-    header += b" " * (3 - len(header) % 8)
-    content = len(header).to_bytes(8, "little") + header + np.array([1.0, 2.0]).tobytes()
-    (tmp_path / "a.safetensors").write_bytes(content)
-    found = load_embeddings(tmp_path / "a.safetensors").values
-    assert found.tolist() == [[1.0, 2.0]]
-    assert found.flags.aligned
 
 
 # hostile and broken files
@@ -231,101 +191,6 @@ def test_pickles_are_never_run(tmp_path, monkeypatch, name):
     assert not os.path.exists("pickle-was-run")
 
 
-def test_pt_that_needs_pickle_says_what_to_do(tmp_path):
-    torch.save(torch.nn.Linear(2, 2), tmp_path / "a.pt")
-    with pytest.raises(FileFormatError, match=r"must hold tensors only.*Save a tensor or a state dict"):
-        load_embeddings(tmp_path / "a.pt")
-
-
-def test_decompression_bombs_are_refused_before_unpacking(tmp_path):
-    zeros = np.zeros((1 << 12, 1 << 12), np.float32)
-    np.savez_compressed(tmp_path / "a.npz", values=zeros)
-    torch.save(torch.zeros(1).expand(1 << 14, 1 << 12), tmp_path / "c.pt")
-    with zipfile.ZipFile(tmp_path / "b.pt", "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("archive/data/0", zeros.tobytes())
-    constant = arrow.table({"embedding": arrow.FixedSizeListArray.from_arrays(arrow.array(zeros.reshape(-1)), 1 << 12)})
-    parquet.write_table(constant, tmp_path / "d.parquet")
-    for file in sorted(tmp_path.iterdir()):
-        assert file.stat().st_size < 300_000
-        with pytest.raises(FileFormatError, match="must not unfold to more than 100 times its size; it claims"):
-            load_embeddings(file)
-
-
-def test_wide_tables_are_refused_before_reading(tmp_path):
-    zeros = np.zeros(1 << 23, np.float32)
-    for name, column in {
-        "a": arrow.FixedSizeListArray.from_arrays(arrow.array(zeros), 1 << 22),
-        "b": arrow.array(zeros),
-    }.items():
-        parquet.write_table(arrow.table({"values" if name == "a" else "f0": column}), tmp_path / f"{name}.parquet")
-        with pytest.raises(FileFormatError, match="it claims"):
-            load_embeddings(tmp_path / f"{name}.parquet")
-
-
-def npz_with_header(path, shape):
-    header = io.BytesIO()
-    np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": shape})
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("values.npy", header.getvalue() + bytes(8))
-
-
-def test_claims_that_the_data_do_not_bear_out_are_refused(tmp_path):
-    npz_with_header(tmp_path / "a.npz", (1 << 40, 1 << 20))
-    with pytest.raises(FileFormatError, match=r"as many numbers as it claims; entry 'values\.npy' does not"):
-        load_embeddings(tmp_path / "a.npz")
-
-
-def safetensors(path, header, data=bytes(16)):
-    text = json.dumps(header).encode()
-    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
-
-
-@pytest.mark.parametrize(
-    ("entry", "message"),
-    [
-        ({"dtype": "F32", "shape": [2, 2], "data_offsets": [0, 12]}, "a tensor's size and offsets disagree"),
-        ({"dtype": "F32", "shape": [2, 2], "data_offsets": [-16, 0]}, "a tensor's size and offsets disagree"),
-        ({"dtype": "F32", "shape": [-2, -2], "data_offsets": [0, 16]}, "a tensor's size and offsets disagree"),
-        ({"dtype": "F32", "shape": [2, 4], "data_offsets": [0, 32]}, "cannot be read: .*mmap length"),
-        ({"dtype": "F8_E4M3", "shape": [2, 2], "data_offsets": [0, 4]}, "must hold tensors of .*; got 'F8_E4M3'"),
-        ({"dtype": "F32", "shape": [0, 2], "data_offsets": [0, 0]}, "must not be empty"),
-        ({"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}, "must be 2-D"),
-        ({"dtype": "F32"}, "cannot be read"),
-        ([], "cannot be read"),
-    ],
-)
-def test_unsound_safetensors_headers_are_refused(tmp_path, entry, message):
-    safetensors(tmp_path / "a.safetensors", {"values": entry})
-    with pytest.raises(FileFormatError, match=message):
-        load_embeddings(tmp_path / "a.safetensors")
-
-
-def test_endless_safetensors_header_is_refused(tmp_path):
-    (tmp_path / "a.safetensors").write_bytes(b"\xff" * 8 + b"{}")
-    with pytest.raises(FileFormatError, match="its header is longer than the file"):
-        load_embeddings(tmp_path / "a.safetensors")
-
-
-@pytest.mark.parametrize(
-    ("table", "message"),
-    [
-        ({"embedding": [[1.0, 2.0], [3.0]]}, "lists of one length without nulls"),
-        ({"embedding": [[1.0, 2.0], None]}, "lists of one length without nulls"),
-        ({"embedding": [[1.0, 2.0], [3.0, None]]}, "lists of one length without nulls"),
-        ({"embedding": [1.0, 2.0]}, "cannot be read"),
-        ({"a": [1.0], "b": ["x"]}, "must be numeric but for its ids, labels, .*; got column 'b' of string"),
-        ({"id": ["x"]}, "must have columns besides its id"),
-        ({"a": arrow.array([], arrow.float32())}, "must hold at least one row"),
-        ({"a": [1.0, 2.0], "id": ["x", None]}, "ids must be integers or text; got NoneType, str"),
-        ({"a": [1.0], "id": [1.5]}, "ids must be integers or text; got float"),
-    ],
-)
-def test_unsound_tables_are_refused(tmp_path, table, message):
-    parquet.write_table(arrow.table(table), tmp_path / "a.parquet")
-    with pytest.raises(FileFormatError, match=message):
-        load_embeddings(tmp_path / "a.parquet")
-
-
 @pytest.mark.parametrize(
     ("values", "message"),
     [
@@ -344,15 +209,6 @@ def test_arrays_that_are_no_embeddings_are_refused(tmp_path, values, message):
             load_embeddings(tmp_path / name)
 
 
-def test_archive_needs_one_matrix(tmp_path):
-    np.savez(tmp_path / "a.npz", first=np.eye(2), second=np.eye(2))
-    with pytest.raises(FileFormatError, match="must hold one 2-D array, or name it 'values'; got 2 of them among 2"):
-        load_embeddings(tmp_path / "a.npz")
-    save_file({f"layer{i}": np.eye(2) for i in range(10)}, tmp_path / "a.safetensors")
-    with pytest.raises(FileFormatError, match=r"got 10 of them among 10 entries: 'layer0', .*'layer7', \.\.\.\."):
-        load_embeddings(tmp_path / "a.safetensors")
-
-
 def test_a_file_names_its_matrix_once(tmp_path):
     both = {"values": np.eye(2), "embeddings": 2 * np.eye(2)}
     np.savez(tmp_path / "a.npz", **both)
@@ -362,25 +218,6 @@ def test_a_file_names_its_matrix_once(tmp_path):
     for file in tmp_path.iterdir():
         with pytest.raises(FileFormatError, match="its embeddings under one name; got 'values', 'embeddings'"):
             load_embeddings(file)
-
-
-def test_safetensors_entries_are_named_once(tmp_path):
-    entry = '"values": {"dtype": "F32", "shape": [1, 2], "data_offsets": [%d, %d]}'
-    header = ("{" + entry % (0, 8) + ", " + entry % (8, 16) + "}").encode()
-    (tmp_path / "a.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(16))
-    with pytest.raises(FileFormatError, match="its header names an entry twice"):
-        load_embeddings(tmp_path / "a.safetensors")
-
-
-@pytest.mark.parametrize("name", [None, "row"])
-def test_the_index_of_a_data_frame_is_no_dimension(tmp_path, name):
-    frame = pandas.DataFrame({"a": [1.0, 2.0], "b": [3.0, 4.0]}, index=pandas.Index([7, 9], name=name))
-    frame.to_parquet(tmp_path / "a.parquet")
-    with pytest.raises(FileFormatError, match=f"got column '{name or '__index_level_0__'}', the index of a DataFrame"):
-        load_embeddings(tmp_path / "a.parquet")
-    frame.rename_axis("id").to_parquet(tmp_path / "a.parquet")
-    found = load_embeddings(tmp_path / "a.parquet")
-    assert (found.ids.tolist(), found.values.tolist()) == ([7, 9], [[1, 3], [2, 4]])
 
 
 def test_ids_must_fit_the_rows(tmp_path):
@@ -426,14 +263,6 @@ def test_only_matrices_with_plain_ids_are_written(tmp_path):
 def test_text_that_is_no_unicode_is_refused(tmp_path, ending):
     with pytest.raises(InputError, match=r"ids must be valid Unicode; got '\\ud800'"):
         save_embeddings(Embeddings(np.eye(2), ["a", "\ud800"]), tmp_path / f"a{ending}")
-
-
-def test_a_table_that_is_refused_is_named(tmp_path):
-    for n, columns in enumerate(({"a": [1.0], "b": ["x"]}, {"id": ["x"]}, {"embedding": [[1.0], [1.0, 2.0]]})):
-        path = tmp_path / f"table{n}.parquet"
-        parquet.write_table(arrow.table(columns), path)
-        with pytest.raises(FileFormatError, match=path.name):
-            load_embeddings(path)
 
 
 # what stands beside the rows

@@ -12,7 +12,7 @@ IMAGES = torch.randn(6, 3, 8, 8, generator=torch.Generator().manual_seed(3))
 ROWS = torch.randn(6, 5, generator=torch.Generator().manual_seed(4))
 
 
-def close(a, b):
+def assert_close(a, b):
     np.testing.assert_allclose(a, b.detach().numpy(), rtol=1e-5, atol=1e-6)
 
 
@@ -34,50 +34,50 @@ def test_three_layer_cnn_gives_its_second_fully_connected_layer():
     head = nn.Sequential(nn.Linear(4 * 64, 16), nn.ReLU(), nn.Dropout(), nn.Linear(16, 3))
     model = Net(lambda m, x: m.classifier(m.conv(x).flatten(1)), conv=nn.Conv2d(3, 4, 3, padding=1), classifier=head)
     result = embed(model, IMAGES)
-    close(result.values, torch.relu(head[0](model.conv(IMAGES).flatten(1))))
+    assert_close(result.values, torch.relu(head[0](model.conv(IMAGES).flatten(1))))
     assert result.layer == "classifier.3:input"
 
 
 def test_resnet_like_gives_the_pooled_activation():
     model = Net(lambda m, x: m.fc(m.conv(x).mean((2, 3))), fc=nn.Linear(4, 2), conv=nn.Conv2d(3, 4, 3))
     result = embed(model, IMAGES)
-    close(result.values, model.conv(IMAGES).mean((2, 3)))
+    assert_close(result.values, model.conv(IMAGES).mean((2, 3)))
     assert result.layer == "fc:input"
 
 
 def test_head_replaced_by_identity_is_still_the_head():
     model = Net(lambda m, x: m.fc(m.conv(x).mean((2, 3))), conv=nn.Conv2d(3, 4, 3), fc=nn.Identity())
-    close(embed(model, IMAGES).values, model.conv(IMAGES).mean((2, 3)))
+    assert_close(embed(model, IMAGES).values, model.conv(IMAGES).mean((2, 3)))
 
 
 def test_feature_maps_are_averaged():
     model = Net(lambda m, x: m.head(m.conv(x)).mean((2, 3)), conv=nn.Conv2d(3, 4, 3), head=nn.Conv2d(4, 2, 1))
-    close(embed(model, IMAGES).values, model.conv(IMAGES).mean((2, 3)))
-    close(embed(model, IMAGES, layer="conv").values, model.conv(IMAGES).mean((2, 3)))
+    assert_close(embed(model, IMAGES).values, model.conv(IMAGES).mean((2, 3)))
+    assert_close(embed(model, IMAGES, layer="conv").values, model.conv(IMAGES).mean((2, 3)))
 
 
 def test_last_linear_that_runs_wins_over_the_last_that_is_defined():
     model = Net(lambda m, x: m.out(m.first(x).relu()).softmax(-1), out=nn.Linear(4, 2), first=nn.Linear(5, 4))
     result = embed(model, ROWS)
-    close(result.values, model.first(ROWS).relu())
+    assert_close(result.values, model.first(ROWS).relu())
     assert result.layer == "out:input"
 
 
 def test_named_head_wins_over_a_linear_that_runs_later():
     model = Net(lambda m, x: (m.fc(x.relu()), m.project(x)), fc=nn.Linear(5, 2), project=nn.Linear(5, 5))
-    close(embed(model, ROWS).values, ROWS.relu())
+    assert_close(embed(model, ROWS).values, ROWS.relu())
 
 
 def test_of_two_named_heads_the_last_to_run_is_the_head():
     model = Net(lambda m, x: m.classifier(m.head(x).relu()), classifier=nn.Linear(4, 2), head=nn.Linear(5, 4))
-    close(embed(model, ROWS).values, model.head(ROWS).relu())
+    assert_close(embed(model, ROWS).values, model.head(ROWS).relu())
 
 
 def test_wrappers_are_opened_to_find_the_named_head():
     inner = Net(lambda m, x: (m.fc(x.relu()), m.project(x)), fc=nn.Linear(5, 2), project=nn.Linear(5, 5))
     outer = Net(lambda m, x: m.model(x), model=inner)
     result = embed(outer, ROWS)
-    close(result.values, ROWS.relu())
+    assert_close(result.values, ROWS.relu())
     assert result.layer == "model.fc:input"
 
 
@@ -108,7 +108,7 @@ def test_keyword_input_of_a_head_is_read():
             return hidden.sum(1)
 
     model = Net(lambda m, x: m.head(hidden=x.relu()), head=Head())
-    close(embed(model, ROWS).values, ROWS.relu())
+    assert_close(embed(model, ROWS).values, ROWS.relu())
 
 
 def test_layer_without_one_vector_a_record_is_refused():
@@ -141,12 +141,12 @@ class TinyLanguageModel(nn.Module):
 def test_token_heads_are_read_at_their_own_input():
     tokens = torch.arange(18).reshape(6, 3)
     masked, causal = TinyLanguageModel("cls"), TinyLanguageModel("lm_head")
-    close(embed(masked, tokens).values, masked.tokens(tokens[:, 0]))
-    close(embed(causal, tokens).values, causal.tokens(tokens[:, 2]))
+    assert_close(embed(masked, tokens).values, masked.tokens(tokens[:, 0]))
+    assert_close(embed(causal, tokens).values, causal.tokens(tokens[:, 2]))
     assert embed(causal, tokens).layer == "lm_head:input"
     mask = torch.tensor([[1, 1, 0]] * 6)
-    close(embed(causal, {"input_ids": tokens, "attention_mask": mask}).values, causal.tokens(tokens[:, 1]))
-    close(
+    assert_close(embed(causal, {"input_ids": tokens, "attention_mask": mask}).values, causal.tokens(tokens[:, 1]))
+    assert_close(
         embed(causal, {"input_ids": tokens, "attention_mask": mask}, layer="lm_head:input").values,
         causal.tokens(tokens[:, 1]),
     )
@@ -157,7 +157,7 @@ def test_token_heads_are_read_at_their_own_input():
 def test_recurrent_layer_gives_its_last_step():
     model = Net(lambda m, x: m.fc(m.rnn(x)[0][:, -1]), rnn=nn.GRU(8, 4, batch_first=True), fc=nn.Linear(4, 2))
     sequences = IMAGES[:, 0]
-    close(embed(model, sequences, layer="rnn").values, model.rnn(sequences)[0][:, -1])
+    assert_close(embed(model, sequences, layer="rnn").values, model.rnn(sequences)[0][:, -1])
     np.testing.assert_array_equal(embed(model, sequences, layer="rnn").values, embed(model, sequences).values)
 
 

@@ -72,7 +72,7 @@ def last_hidden(model, inputs):
     return model.eval()(**inputs, output_hidden_states=True).hidden_states[-1]
 
 
-def close(a, b):
+def assert_close(a, b):
     np.testing.assert_allclose(a, b.detach().numpy(), rtol=1e-4, atol=1e-5)
 
 
@@ -80,21 +80,21 @@ def test_bert_classifier_gives_the_pooled_vector(padded):
     model = build("BertForSequenceClassification", "BertConfig", **ENCODER)
     result = embed(model, padded, batch_size=2)
     hidden = last_hidden(model, padded)[:, 0]
-    close(result.values, torch.tanh(model.bert.pooler.dense(hidden)))
+    assert_close(result.values, torch.tanh(model.bert.pooler.dense(hidden)))
     assert result.layer == "classifier:input"
 
 
 def test_distilbert_classifier_is_read_after_its_pre_classifier(padded):
     model = build("DistilBertForSequenceClassification", "DistilBertConfig", **DISTIL)
     hidden = last_hidden(model, padded)[:, 0]
-    close(embed(model, padded).values, torch.relu(model.pre_classifier(hidden)))
+    assert_close(embed(model, padded).values, torch.relu(model.pre_classifier(hidden)))
 
 
 def test_roberta_classifier_is_read_after_its_dense_layer(padded):
     model = build("RobertaForSequenceClassification", "RobertaConfig", **ENCODER)
     result = embed(model, padded)
     hidden = last_hidden(model, padded)[:, 0]
-    close(result.values, torch.tanh(model.classifier.dense(hidden)))
+    assert_close(result.values, torch.tanh(model.classifier.dense(hidden)))
     assert result.layer == "classifier.out_proj:input"
 
 
@@ -102,7 +102,7 @@ def test_bart_classifier_is_read_after_its_dense_layer(token_lists):
     model = build("BartForSequenceClassification", "BartConfig", **BART)
     tokens = torch.stack([torch.cat([row[:3], torch.tensor([model.config.eos_token_id])]) for row in token_lists])
     states = last_hidden_of_decoder(model, tokens)[:, -1]
-    close(embed(model, tokens).values, torch.tanh(model.classification_head.dense(states)))
+    assert_close(embed(model, tokens).values, torch.tanh(model.classification_head.dense(states)))
 
 
 @torch.no_grad()
@@ -128,7 +128,7 @@ def test_encoders_give_the_cls_vector_of_the_last_hidden_state(padded, name, con
     model = build(name, config, **settings).train()
     result = embed(model, {**padded, "labels": padded["input_ids"]}, batch_size=2)
     assert model.training
-    close(result.values, last_hidden(model, padded)[:, 0])
+    assert_close(result.values, last_hidden(model, padded)[:, 0])
     np.testing.assert_array_equal(embed(model, padded, layer=result.layer, batch_size=2).values, result.values)
 
 
@@ -147,14 +147,14 @@ def test_causal_models_give_the_last_token_that_is_no_padding(padded, name, conf
     inputs = padded if has_mask else {"input_ids": padded["input_ids"]}
     hidden = last_hidden(model, inputs)
     expected = torch.stack([hidden[row, length - 1] for row, length in enumerate(LENGTHS)])
-    close(embed(model, inputs, batch_size=2).values, expected)
+    assert_close(embed(model, inputs, batch_size=2).values, expected)
 
 
 def test_left_padding_ends_at_the_last_token(token_lists):
     model = build("GPT2LMHeadModel", "GPT2Config", **GPT)
     tokens = torch.stack([torch.cat([torch.zeros(9 - len(row), dtype=torch.int64), row]) for row in token_lists])
     inputs = {"input_ids": tokens, "attention_mask": (tokens != 0).long()}
-    close(embed(model, inputs).values, last_hidden(model, inputs)[:, -1])
+    assert_close(embed(model, inputs).values, last_hidden(model, inputs)[:, -1])
 
 
 def test_token_lists_are_padded_and_masked_whatever_the_batch(token_lists, padded):
@@ -191,8 +191,8 @@ def test_vision_transformer_gives_its_class_token(images, name):
     with torch.no_grad():
         trunk = getattr(model, "vit", model).eval()
         expected = trunk(pixel_values=images).last_hidden_state[:, 0]
-    close(embed(model, images).values, expected)
-    close(embed(model, {"pixel_values": images}).values, expected)
+    assert_close(embed(model, images).values, expected)
+    assert_close(embed(model, {"pixel_values": images}).values, expected)
 
 
 def test_resnet_gives_its_pooled_features(images):
@@ -201,9 +201,9 @@ def test_resnet_gives_its_pooled_features(images):
     with torch.no_grad():
         maps = model.eval().resnet(images).last_hidden_state
     result = embed(model, images)
-    close(result.values, maps.mean((2, 3)))
+    assert_close(result.values, maps.mean((2, 3)))
     assert result.layer == "classifier.1:input"
-    close(embed(model.resnet, images).values, maps.mean((2, 3)))
+    assert_close(embed(model.resnet, images).values, maps.mean((2, 3)))
 
 
 def test_encoder_decoder_needs_a_name_or_its_encoder(padded):
@@ -213,7 +213,7 @@ def test_encoder_decoder_needs_a_name_or_its_encoder(padded):
         embed(model, padded)
     with torch.no_grad():
         expected = model.eval().encoder(**padded).last_hidden_state[:, 0]
-    close(embed(model.get_encoder(), padded).values, expected)
+    assert_close(embed(model.get_encoder(), padded).values, expected)
 
 
 def test_tuples_are_refused_since_their_meaning_is_unknown(padded):
@@ -386,4 +386,4 @@ def test_all_layers_are_the_blocks_hidden_states(padded, name, config, settings,
     last = torch.tensor(LENGTHS) - 1 if "GPT2" in name else torch.zeros(5, dtype=torch.int64)
     with torch.no_grad():
         states = model(**padded, output_hidden_states=True).hidden_states[1]
-    close(found[expected[0]].values, states[torch.arange(5), last])
+    assert_close(found[expected[0]].values, states[torch.arange(5), last])

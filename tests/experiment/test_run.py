@@ -321,3 +321,5 @@ def test_each_fault_of_a_language_model_has_its_own_line(tmp_path: Path) -> None
 @pytest.mark.usefixtures("without_hub")
 def test_a_language_model_is_asked_for_where_texts_are_read_alone() -> None:
     gather_inputs(["breast_cancer"], "nobody/no-such-model")
+    with pytest.raises(RulerError, match="nobody/no-such-model"):
+        gather_inputs(["breast_cancer", "mtsamples"], "nobody/no-such-model")

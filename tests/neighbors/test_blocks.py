@@ -1,4 +1,3 @@
-import itertools
 import multiprocessing
 import pickle
 import random
@@ -12,9 +11,8 @@ from tests.neighbors.reference import row_sets
 from ruler.core.errors import InputError
 from ruler.core.stacked import StackedRows
 from ruler.embeddings import load_embeddings
-from ruler.neighbors import find_neighbors, first_pass
+from ruler.neighbors import find_neighbors
 from ruler.neighbors.blocks import Workers, count_tasks, find_neighbors_by_blocks, over_devices, search_pair
-from ruler.neighbors.cpu import search_both
 
 torch = pytest.importorskip("torch")
 
@@ -47,44 +45,6 @@ def test_blocks_in_any_order_give_the_answer_of_the_whole(rows, k, exclude_self,
     options = {"k": k, "exclude_self": exclude_self, "block_rows": block_rows, "run": shuffled}
     assert_same(find_neighbors_by_blocks(rows, rows, **options), expected)
     assert_same(find_neighbors_by_blocks(rows, rows.copy(), **options), expected)
-
-
-@given(queries=row_sets(), base=row_sets(), k=st.integers(1, 4))
-@settings(max_examples=40)
-def test_both_sides_are_two_searches(queries, base, k):
-    base = np.resize(base, (len(base), queries.shape[1]))
-    ours, theirs = search_both(queries, base, k=k)
-    assert_same(ours, find_neighbors(queries, base, k=min(k, len(base))))
-    assert_same(theirs, find_neighbors(base, queries, k=min(k, len(queries))))
-
-
-@pytest.mark.parametrize("width", [4, 32])
-def test_many_tiles_with_twins_across_blocks(width, monkeypatch):
-    monkeypatch.setattr(first_pass, "MOST_RESIDENT_TILES", 2)
-    monkeypatch.setattr(first_pass, "PANEL_TILES", 1)
-    monkeypatch.setattr(first_pass, "MOST_HELD", 1000)  # shortlists are emptied often
-    rng = np.random.default_rng(0)
-    rows = rng.normal(size=(5000, width)).astype(np.float32)
-    rows[rng.integers(0, 5000, 700)] = rows[rng.integers(0, 5000, 700)]
-    expected = find_neighbors(rows, rows, k=3, exclude_self=True)
-    stacked = StackedRows(np.split(rows, [1, 1500, 1501, 4100]))
-    assert_same(find_neighbors(stacked, stacked, k=3, exclude_self=True), expected)
-    assert_same(find_neighbors_by_blocks(stacked, stacked, k=3, exclude_self=True, block_rows=2222), expected)
-    assert_same(
-        find_neighbors_by_blocks(stacked[:1300], stacked, k=3, block_rows=999), find_neighbors(rows[:1300], rows, k=3)
-    )
-
-
-@pytest.mark.parametrize(
-    ("n_queries", "n_base", "is_self"), [(5, 5, True), (9, 9, True), (3, 11, False), (11, 3, False)]
-)
-@pytest.mark.parametrize("n_resident", [1, 2, 4, 64])
-def test_each_pair_of_tiles_is_multiplied_once(n_queries, n_base, is_self, n_resident, monkeypatch):
-    monkeypatch.setattr(first_pass, "PANEL_TILES", 2)
-    panels = first_pass.list_panels(n_queries, n_base, is_self, n_resident)
-    pairs = sorted(itertools.chain.from_iterable(panels))
-    every = itertools.product(range(n_queries), range(n_base))
-    assert pairs == [(i, j) for i, j in every if i <= j or not is_self]
 
 
 def test_each_pair_of_blocks_is_a_task_once():

@@ -1,6 +1,8 @@
+import itertools
 import tracemalloc
 
 import numpy as np
+import pytest
 
 from ruler.neighbors import first_pass
 from ruler.neighbors.first_pass import Shortlist
@@ -48,3 +50,15 @@ def test_much_room_is_given_back(monkeypatch):
     assert shortlist.is_full
     assert len(shortlist.take()) == 500
     assert len(shortlist.held) == 16
+
+
+@pytest.mark.parametrize(
+    ("n_queries", "n_base", "is_self"), [(5, 5, True), (9, 9, True), (3, 11, False), (11, 3, False)]
+)
+@pytest.mark.parametrize("n_resident", [1, 2, 4, 64])
+def test_each_pair_of_tiles_is_multiplied_once(n_queries, n_base, is_self, n_resident, monkeypatch):
+    monkeypatch.setattr(first_pass, "PANEL_TILES", 2)
+    panels = first_pass.list_panels(n_queries, n_base, is_self, n_resident)
+    pairs = sorted(itertools.chain.from_iterable(panels))
+    every = itertools.product(range(n_queries), range(n_base))
+    assert pairs == [(i, j) for i, j in every if i <= j or not is_self]

@@ -50,7 +50,10 @@ def test_tied_weights_can_be_stored(tmp_path: Path) -> None:
     model = nn.Sequential(first, first)
     store = CheckpointStore(tmp_path)
     store.save(RECIPE, model.state_dict())
-    model.load_state_dict(store.load(RECIPE))
+    stored = store.load(RECIPE)
+    assert stored.keys() == model.state_dict().keys()
+    assert torch.equal(stored["0.weight"], first.weight)
+    assert torch.equal(stored["1.weight"], first.weight)
 
 
 def test_the_cache_folder_is_the_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,8 @@
 """Reports as an audit could give them, made from a few numbers, for every verdict and any size."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -343,3 +345,23 @@ def _make_distributions(random, records, given, n_held_out, n_retain):
 def _rate(forget, held_out):
     cuts = np.r_[np.inf, np.sort(np.r_[forget, held_out])[::-1]]
     return tuple(np.array([(side >= cut).mean() for cut in cuts]) for side in (held_out, forget))
+
+
+def say(report):
+    return " ".join(str(report).split())
+
+
+CASES = [
+    *({"verdict": verdict} for verdict in VERDICTS),
+    {"verdict": "inconclusive", "has_oracle": False, "n_held_out": 0, "has_original": False},
+    {"n_groups": 7},
+    {"n_layers": 5, "test": "hybrid"},
+    {"has_losses": False, "has_original": False},
+    {"n_forget": 3},
+    {"n_forget": 1, "has_original": False},
+]
+
+
+def edit(folder: Path, **changes: object) -> None:
+    path = folder / "report.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))

@@ -7,24 +7,14 @@ import jsonschema
 import numpy as np
 import pandas as pd
 import pytest
-from tests.auditing.report.factory import VERDICTS, make_report
+from tests.auditing.report.factory import CASES, edit, make_report
 
 from ruler.auditing.audit import audit
 from ruler.auditing.findings import Report
 from ruler.auditing.report import files
-from ruler.auditing.report.document import SCHEMA_PATH, describe_schema
+from ruler.auditing.report.document import SCHEMA_PATH
 from ruler.auditing.settings import AuditSettings
 from ruler.core.errors import FileFormatError, InputError
-
-CASES = [
-    *({"verdict": verdict} for verdict in VERDICTS),
-    {"verdict": "inconclusive", "has_oracle": False, "n_held_out": 0, "has_original": False},
-    {"n_groups": 7},
-    {"n_layers": 5, "test": "hybrid"},
-    {"has_losses": False, "has_original": False},
-    {"n_forget": 3},
-    {"n_forget": 1, "has_original": False},
-]
 
 
 def assert_same(one: Report, other: Report) -> None:
@@ -63,20 +53,6 @@ def test_round_trip(case, tmp_path):
     assert_same(report, Report.load(folder))
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_json_follows_the_published_schema(case, tmp_path):
-    content = json.loads((make_report(**case).save(tmp_path) / "report.json").read_text())
-    jsonschema.Draft202012Validator(json.loads(SCHEMA_PATH.read_text())).validate(content)
-    assert (content["format"], content["version"]) == ("ruler-report", 3)
-
-
-@pytest.mark.parametrize("change", [{"verdict": "fine"}, {"version": 1}, {"more": 1}, {"pairing": {}}], ids=str)
-def test_schema_refuses_other_content(change, tmp_path):
-    content = json.loads((make_report(n_retain=2).save(tmp_path) / "report.json").read_text())
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate({**content, **change}, json.loads(SCHEMA_PATH.read_text()))
-
-
 @pytest.mark.parametrize("has_everything", [True, False])
 def test_a_real_audit_survives(has_everything, tmp_path, random):
     oracle = tuple(random.normal(size=(n, 8)) for n in (30, 120, 60))
@@ -91,10 +67,6 @@ def test_a_real_audit_survives(has_everything, tmp_path, random):
     assert_same(report, Report.load(folder))
     content = json.loads((folder / "report.json").read_text())
     jsonschema.Draft202012Validator(json.loads(SCHEMA_PATH.read_text())).validate(content)
-
-
-def test_published_schema_is_up_to_date():
-    assert json.loads(SCHEMA_PATH.read_text()) == describe_schema(), "run: python -m ruler.auditing.report.document"
 
 
 def test_same_report_same_bytes(tmp_path):
@@ -164,112 +136,12 @@ def test_missing_file(name, tmp_path):
         Report.load(folder)
 
 
-def edit(folder: Path, **changes: object) -> None:
-    path = folder / "report.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", "must be a RULER report"),
-        (b"{", "must be a RULER report"),
-        (b"[" * 100_000, "must be a RULER report"),
-        (b"\xff\xfe", "must be a RULER report"),
-        (b"null", "must be a RULER report"),
-        (b'{"format": "ruler-report", "version": 4}', "version"),
-        (b'{"format": "ruler-report", "version": 1}', "got an older version.* Audit again"),
-    ],
-    ids=["empty", "cut", "deep", "binary", "null", "future", "past"],
-)
-def test_broken_json(content, message, tmp_path):
-    folder = make_report().save(tmp_path)
-    (folder / "report.json").write_bytes(content)
-    with pytest.raises(FileFormatError, match=message):
-        Report.load(folder)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"verdict": "fine"}, "verdict"),
-        ({"surprise": 1}, "surprise"),
-        ({"metrics": {"m9": {}}}, "metrics"),
-        ({"metrics": {"<b>": {}}}, "metrics"),
-        ({"needs": "one"}, "needs"),
-        ({"guards": [{"name": "a", "severity": "fail", "message": "b", "cure": "c", "more": 1}]}, "guards"),
-        ({"settings": {"alpha": 7.0}}, "settings"),
-        ({"settings": {"beta": 0.1}}, "settings"),
-        ({"records": {"file": "../../secret", "sha256": "0" * 64, "n_records": 1, "columns": []}}, "records.file"),
-    ],
-    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
-)
-def test_json_with_foreign_content(changes, message, tmp_path):
-    folder = make_report().save(tmp_path)
-    edit(folder, **changes)
-    with pytest.raises(FileFormatError, match=message):
-        Report.load(folder)
-
-
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        (("metrics", "m2", "p_value"), 7.0),
-        (("metrics", "m2", "p_value"), "Infinity"),
-        (("metrics", "m2", "effect"), -3.0),
-        (("metrics", "m2", "effect_interval"), [0.2, 9.0]),
-        (("metrics", "m2", "sensitivity", "effect"), 1.5),
-        (("metrics", "m2", "layers", 0, "spread"), 2.0),
-        (("damage", "similarity"), -0.2),
-        (("privacy", "epsilon"), -1.0),
-        (("privacy", "true_positive_rate"), 15.0),
-        (("groups", 0, "q_value"), 1.2),
-        (("distributions", "roc", "m2"), [[0.0, 1.0], [0.0]]),
-    ],
-    ids=str,
-)
-def test_numbers_that_cannot_be_are_refused(path, value, tmp_path):
-    folder = make_report(n_layers=2, n_groups=2).save(tmp_path)
-    content = json.loads((folder / "report.json").read_text())
-    part = content
-    for key in path[:-1]:
-        part = part[key]
-    part[path[-1]] = value
-    (folder / "report.json").write_text(json.dumps(content))
-    with pytest.raises(FileFormatError, match=r"must lie between|must hold as many"):
-        Report.load(folder)
-    if path[0] != "distributions":
-        with pytest.raises(jsonschema.ValidationError):
-            jsonschema.validate(content, json.loads(SCHEMA_PATH.read_text()))
-
-
-def test_numbers_that_are_not_known_are_allowed(tmp_path):
-    report = make_report("erased")
-    unknown = float("nan"), float("inf")
-    report.metrics["m2"] = replace(
-        report.metrics["m2"],
-        p_value=unknown[0],
-        share_left_interval=(-unknown[1], unknown[1]),
-        share_left_upper=unknown[1],
-    )
-    loaded = Report.load(report.save(tmp_path))
-    assert repr(loaded.metrics["m2"]) == repr(report.metrics["m2"])
-
-
 def test_a_contrast_of_somebody_else_survives(tmp_path):
     report = make_report()
     report.metrics["mine"] = replace(report.metrics["loss"], name="mine")
     report.distributions.scores["mine"] = report.distributions.scores["loss"]
     assert "mine" in Report.load(report.save(tmp_path)).metrics
     assert "mine" in str(report)
-
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_a_dictionary_holds_what_the_file_holds(case, tmp_path):
-    report = make_report(**case)
-    content = json.loads((report.save(tmp_path) / "report.json").read_text())
-    del content["records"]["sha256"]
-    assert report.to_dict() == content
 
 
 def test_json_that_is_too_large(tmp_path, monkeypatch):

@@ -1,28 +1,9 @@
 import math
 from dataclasses import replace
 
-import pytest
-from tests.auditing.report.factory import VERDICTS, make_report
+from tests.auditing.report.factory import make_report, say
 
-from ruler.auditing.findings import GuardFinding
-from ruler.auditing.report.wording import choose_headline, find_strongest
-from ruler.auditing.settings import AuditSettings
-
-
-@pytest.mark.parametrize("verdict", VERDICTS)
-def test_verdict_headline_and_doubts_are_said(verdict):
-    report = make_report(verdict)
-    text = str(report)
-    assert text.startswith(f"RULER audit: {verdict.upper()}\n{choose_headline(report)}\n")
-    assert all(len(line) <= 100 for line in text.splitlines())
-    assert text.isascii()
-    for guard in report.guards:
-        assert guard.name in text
-        assert "What to do:" in text
-
-
-def say(report):
-    return " ".join(str(report).split())
+from ruler.auditing.report.wording import choose_headline
 
 
 def test_inconclusive_says_what_was_missed_and_what_would_settle_it():
@@ -34,51 +15,12 @@ def test_inconclusive_says_what_was_missed_and_what_would_settle_it():
     assert "not a sign of erasure" in text
 
 
-@pytest.mark.parametrize("verdict", ["residual", "erased"])
-def test_verdicts_that_need_nothing_are_not_to_be_settled(verdict):
-    report = make_report(verdict)
-    assert "settle it" not in str(report)
-    assert "settle it" not in report._repr_html_()
-
-
-@pytest.mark.parametrize("verdict", VERDICTS)
-@pytest.mark.parametrize("n_layers", [1, 3, 30])
-def test_the_verdict_speaks_of_contrasts_and_layers_only(verdict, n_layers):
-    report = make_report(verdict, n_layers=n_layers)
-    text = say(report)
-    assert "whoever sees" not in text
-    if verdict not in ("invalid", "damaged"):
-        named = {1: "layer fc2", 3: "layers transformer.h.0, transformer.h.1 and transformer.h.2"}
-        layers = named.get(n_layers, "30 layers (transformer.h.0 to transformer.h.29)")
-        assert f"Judged by M2, M4, norm and loss at {layers}, the " in text
-
-
-def test_a_layer_without_a_name_is_called_unnamed():
-    report = make_report("residual")
-    metrics = {name: replace(metric, layer=None) for name, metric in report.metrics.items()}
-    assert "at one unnamed layer" in say(replace(report, provenance={}, metrics=metrics))
-
-
 def test_what_was_declared_is_called_declared():
     assert "Held-out records, oracle and seed pairing: declared by whoever ran the audit, not verified." in say(
         make_report()
     )
     assert "Held-out records: declared" in say(make_report(has_oracle=False, has_original=False))
     assert "declared" not in say(make_report("inconclusive", n_held_out=0, has_oracle=False, has_original=False))
-
-
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        (AuditSettings(), "in at most 60 of 100 pairs. Chosen by: default of the software."),
-        (AuditSettings(margin=0.05), "in at most 55 of 100 pairs. Chosen by: whoever ran the audit, no name given."),
-        (AuditSettings(margin_chosen_by="the board, 3 May"), "Chosen by: the board, 3 May."),
-        (AuditSettings(share_limit=0.2), "share left is 20%"),
-    ],
-    ids=str,
-)
-def test_margin_and_share_limit_say_who_chose_them(settings, words):
-    assert words in say(make_report(settings=settings))
 
 
 def test_erased_says_by_what_it_could_have_been_seen():
@@ -110,21 +52,10 @@ def test_one_contrast_alone_is_not_called_erased():
     assert "Insensitive: within the margin, but not able to clear the model." in lines
 
 
-def test_one_contrast_is_not_the_strongest_of_several():
-    report = make_report("residual", has_oracle=False, has_original=False, has_losses=False)
-    assert "record, the only deciding contrast (M4 at layer fc2) tells which is which" in say(report)
-
-
 def test_records_that_could_not_be_judged():
     report = make_report("inconclusive")
     report.records["q_value"] = float("nan")
     assert "Records: none could be judged individually." in say(report)
-
-
-def test_spread_is_told_where_it_tells_more():
-    report = make_report("residual")
-    report.metrics["m2"] = replace(report.metrics["m2"], effect=0.5, spread=0.9)
-    assert "(spread of M2 at layer fc2) tells which is which in 90 of 100 tries" in say(report)
 
 
 def test_several_oracles_are_named():
@@ -137,15 +68,6 @@ def test_a_damaged_model_gets_no_guesses():
     text = say(make_report("damaged"))
     assert "of 100 tries" not in text
     assert "linear CKA 0.41 (at least 0.70), skill 0.12 (at least 0.50)" in text
-
-
-def test_privacy_in_words():
-    text = say(make_report("residual"))
-    assert "epsilon is at least 0.84 (confidence 95%)" in text
-    assert "M2 finds 15.0% of the forget records [5.7, 29.8]%; guessing finds 1%." in text
-    assert "prove no epsilon above 0" in say(make_report("erased"))
-    assert "only be measured with at least 100 held-out records" in say(make_report(n_held_out=60))
-    assert "epsilon" not in say(make_report("inconclusive", n_held_out=0))
 
 
 def test_reading_of_the_sign_is_called_a_reading():
@@ -161,20 +83,6 @@ def test_without_held_out_records_nothing_is_tested():
 
 def test_guards_that_block_say_so():
     assert "p = 0.0001). Blocks the verdict." in say(make_report("inconclusive"))
-
-
-@pytest.mark.parametrize("verdict", VERDICTS)
-def test_notebooks_get_the_verdict_without_scripts(verdict):
-    hostile = "<script>alert(1)</script>"
-    report = make_report(verdict, guards=[GuardFinding(hostile, "warn", hostile, hostile)], ids=[hostile] * 40)
-    report = replace(report, reason=hostile, needs=[hostile])
-    page = report._repr_html_()
-    assert f"RULER audit: {verdict}." in page
-    assert choose_headline(report) in page
-    assert "<script" not in page
-    assert "&lt;script&gt;" in page
-    assert len(page) < 10_000
-    assert page.count("<li>") == page.count("</li>") == 2
 
 
 def test_no_doubts_no_metrics():
@@ -195,18 +103,3 @@ def test_a_difference_within_the_margin_is_not_called_traceless():
     assert choose_headline(report).startswith("No trace beyond the margin")
     report.metrics["m4"] = replace(report.metrics["m4"], p_value=0.01)
     assert choose_headline(report) == "A difference was found, but it was shown to lie within the margin."
-
-
-def test_right_guesses_read_both_directions():
-    assert find_strongest(make_report("residual")).n_right == 76
-    assert find_strongest(make_report("displaced")).n_right == 78
-    assert find_strongest(make_report("invalid")) is None
-    assert find_strongest(make_report("damaged")) is None
-
-
-def test_the_representation_is_one_line():
-    text = repr(make_report("residual"))
-    assert text.startswith("<Report: residual (m1 descriptive, m2 residual, ")
-    assert "40 forget records, 2 guard findings" in text
-    assert "\n" not in text
-    assert len(text) < 300

@@ -24,15 +24,6 @@ def test_answer_is_that_of_the_cpu_engines(device, kind, k, exclude_self, random
         np.testing.assert_array_equal(found.index, expected.index)
 
 
-@pytest.mark.parametrize("device", DEVICES)
-def test_held_candidates_are_rechecked_in_between(device, random, monkeypatch):
-    monkeypatch.setattr(scan, "LARGEST_BLOCK", 512)
-    monkeypatch.setattr(scan, "MOST_HELD", 50)
-    rows = random.normal(size=(1000, 6))
-    found = CudaEngine().search(Request(rows, rows, k=2, exclude_self=True, device=device))
-    np.testing.assert_array_equal(found.index, find_neighbors(rows, rows, k=2, exclude_self=True).index)
-
-
 @pytest.mark.parametrize(
     ("rows", "message"),
     [

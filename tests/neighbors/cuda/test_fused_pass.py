@@ -1,3 +1,5 @@
+"""The fused search and its kernels (fused_kernels.py), in Triton's interpreter where there is no GPU."""
+
 import os
 from dataclasses import replace
 
@@ -5,7 +7,7 @@ import numpy as np
 import pytest
 
 from ruler.neighbors import find_neighbors
-from ruler.neighbors.cuda import fused_pass, operands
+from ruler.neighbors.cuda import fused_pass
 from ruler.neighbors.cuda.engine import CudaEngine, load_rows
 from ruler.neighbors.engines import Request
 from ruler.testing.engines import KINDS
@@ -63,22 +65,6 @@ def test_a_full_buffer_is_emptied_in_between(small, random, monkeypatch):
     rows = np.ones((400, 4)) + 1e-5 * random.normal(size=(400, 4))
     _assert_equal(_search(rows, rows, 2, True), find_neighbors(rows, rows, k=2, exclude_self=True))
     assert sum(launches) > 10  # pairs of 4 spans: some were scanned twice
-
-
-@pytest.mark.parametrize(("spread", "n_parts"), [(1.0, 1), (0.1, 3), (1e-6, 0)])
-def test_tight_data_is_stored_in_more_parts(spread, n_parts, random):
-    rows = torch.from_numpy(1.0 + spread * random.normal(size=(4000, 32)))
-    loaded = load_rows(torch, rows.numpy(), "rows", "cpu")
-    assert operands.measure_parts(torch, loaded, loaded, 1) == n_parts
-
-
-@pytest.mark.parametrize("n_parts", [1, 3])
-def test_no_product_is_further_off_than_its_bound(n_parts, random):
-    loaded = load_rows(torch, random.normal(size=(500, 60)), "rows", "cpu")
-    stored = operands.store_rows(torch, loaded, loaded, True, n_parts)
-    exact = loaded.block(0, 500) @ loaded.block(0, 500).T
-    off = (stored.queries.double() @ stored.base.double().T)[:500, :500] - exact
-    assert 0 < float(off.abs().max()) < stored.error < (2e-3 if n_parts == 1 else 1e-4)
 
 
 def test_small_problems_stay_with_plain_torch(random):

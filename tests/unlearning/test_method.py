@@ -1,3 +1,8 @@
+"""What all methods have in common, for each of them: fine_tuning, gradient_ascent, neggrad_plus, scrub and bad_teacher.
+
+Each file of a method holds its settings and its loss, and the losses are spelled out here once more.
+"""
+
 import copy
 from collections.abc import Callable
 from typing import Any

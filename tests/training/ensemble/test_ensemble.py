@@ -9,7 +9,7 @@ from ruler.core.errors import DivergedError, InputError
 from ruler.models.tabular_mlp import TabularMLP
 from ruler.training.classifier import train_classifier
 from ruler.training.ensemble import EnsembleMember, MLPShape, StackedMLP, descend, train_ensemble
-from ruler.training.ensemble.gradient import DropoutStream, Pass, add_gradient, mix_, split_passes
+from ruler.training.ensemble.gradient import Pass
 from ruler.training.settings import TrainingSettings
 
 CPU = torch.device("cpu")
@@ -26,119 +26,6 @@ def table():
 
 def one_hot(labels, n_classes=2):
     return functional.one_hot(torch.as_tensor(labels), n_classes).T.float()
-
-
-def make_stream(seeds=(3,), *, rate=0.2, width=128):
-    return DropoutStream(seeds, rate=rate, width=width, device=CPU)
-
-
-def draw_kept(stream, *, members=1, rows=400, width=128, position=0):
-    units = torch.ones(members, rows, width)
-    stream.drop_(units, position=position)
-    return units
-
-
-class TestDropout:
-    def test_drops_the_asked_for_share_of_units_independently(self):
-        kept = draw_kept(make_stream(), rows=8000)[0].double()
-        n = kept.numel()
-        assert abs(kept.mean() - 0.8) < 4 * (0.16 / n) ** 0.5
-        centred = (kept - 0.8) / 0.4
-        between_units = (centred.T @ centred / len(kept)).fill_diagonal_(0)  # 128 x 128 correlations
-        assert between_units.abs().max() < 5.5 / len(kept) ** 0.5
-        between_rows = (centred[:-1] * centred[1:]).mean(dim=0)
-        assert between_rows.abs().max() < 4.5 / len(kept) ** 0.5
-
-    def test_hash_is_splitmix64(self):
-        weyl = 0x9E3779B97F4A7C15 - 2**64
-        words = mix_(1234567 + torch.arange(1, 4) * weyl)
-        known = [6457827717110365317, 3203168211198807973, 9817491932198370423]  # the reference code's output
-        assert [word % 2**64 for word in words.tolist()] == known
-
-    def test_rate_is_exact_to_two_to_the_minus_16(self):
-        lanes = torch.arange(-(2**15), 2**15).float()
-        stream = make_stream(rate=0.2)
-        assert abs((lanes <= stream.threshold).double().mean() - 0.2) < 2**-16
-
-    def test_variance_over_streams_is_binomial(self):
-        counts = [draw_kept(make_stream(seeds=[seed]), rows=400).sum().item() for seed in range(200)]
-        expected = 400 * 128 * 0.16
-        assert 0.7 * expected < np.var(counts) < 1.4 * expected
-
-    @pytest.mark.parametrize(("seed", "position"), [(4, 0), (3, 400), (3, 1), (3, 10**12)])
-    def test_seeds_and_positions_draw_apart(self, seed, position):
-        agreement = draw_kept(make_stream()) == draw_kept(make_stream(seeds=[seed]), position=position)
-        assert abs(agreement.double().mean() - 0.68) < 0.01  # 0.8^2 + 0.2^2: what independence gives
-
-    def test_order_of_draws_is_that_of_the_one_by_one_loop(self, table):
-        layers = MLPShape(5).view_layers(StackedMLP.from_seeds([0], MLPShape(5)).flat)
-        sweep = Pass(torch.tensor(table[0]), one_hot(table[1]))
-        chunks = split_passes([sweep, sweep], layers, chunk_rows=100)
-        # all rows of one layer, all rows of the next, then the second pass
-        assert [chunk.positions for chunk in chunks] == [(0, 150), (100, 250), (300, 450), (400, 550)]
-
-    def test_members_with_one_seed_share_and_others_do_not(self):
-        apart, together = make_stream(seeds=[3, 4]), make_stream(seeds=[4, 4])
-        kept = draw_kept(apart, members=2)
-        assert not torch.equal(kept[0], kept[1])
-        shared = draw_kept(together, members=2)
-        assert torch.equal(shared[0], kept[1])
-        assert torch.equal(shared[1], kept[1])
-
-    def test_width_that_is_no_multiple_of_four(self):
-        kept = draw_kept(make_stream(width=6), width=6)
-        assert abs(kept.mean() - 0.8) < 0.03
-
-    def test_rate_zero_drops_nothing(self):
-        assert draw_kept(make_stream(rate=0.0)).all()
-
-
-def gradient_by_autograd(shape, flat, sweep, kept):
-    """The loss as plain torch, with dropout's decisions given: an outside reference for both."""
-    leaf = flat.clone().requires_grad_()
-    layers = shape.view_layers(leaf)
-    total = torch.zeros(())
-    for i in range(len(flat)):
-        first = functional.linear(sweep.features, layers.weight_1[i], layers.bias_1[i]).relu() * kept[0][i] / 0.8
-        second = functional.linear(first, layers.weight_2[i], layers.bias_2[i]).relu() * kept[1][i] / 0.8
-        logits = functional.linear(second, layers.weight_3[i], layers.bias_3[i])
-        total = total + sweep.ce_weight * functional.cross_entropy(logits, sweep.targets.argmax(dim=0))
-        if sweep.teacher is not None:
-            student = (logits / sweep.temperature).log_softmax(dim=1)
-            divergence = functional.kl_div(student, sweep.teacher[i].T, reduction="batchmean")
-            total = total + sweep.kl_weight * divergence
-    total.backward()
-    return total.detach(), leaf.grad
-
-
-@pytest.mark.parametrize("chunk_rows", [150, 64, 7])
-@pytest.mark.parametrize("has_teacher", [False, True])
-def test_loss_and_gradient_equal_autograd(table, chunk_rows, has_teacher):
-    features, labels = table
-    shape = MLPShape(5, n_classes=3, hidden=10)
-    flat = StackedMLP.from_seeds([0, 1], shape).flat
-    teacher = torch.randn(2, 3, 150, generator=torch.Generator().manual_seed(0)).softmax(dim=1)
-    sweep = Pass(torch.tensor(features), one_hot(labels, 3), -0.7)
-    if has_teacher:
-        sweep = Pass(sweep.features, sweep.targets, 0.6, -0.4, 2.0, teacher)
-    stream = make_stream(seeds=[5, 6], width=10)
-    kept = [draw_kept(stream, members=2, rows=150, width=10, position=at) for at in (600, 750)]
-    gradient = torch.zeros_like(flat)
-    layers = shape.view_layers(flat)
-    loss = torch.zeros(2)
-    for chunk in split_passes([sweep], layers, chunk_rows):
-        loss += add_gradient(layers, shape.view_layers(gradient), chunk, stream, drawn=600)
-    expected_loss, expected = gradient_by_autograd(shape, flat, sweep, kept)
-    torch.testing.assert_close(loss.sum(), expected_loss, atol=1e-6, rtol=1e-5)
-    torch.testing.assert_close(gradient, expected, atol=1e-7, rtol=1e-4)
-
-
-def test_initial_weights_are_the_protocols():
-    models = StackedMLP.from_seeds([3, 11, 3], MLPShape(13))
-    for member, seed in enumerate([3, 11, 3]):
-        torch.manual_seed(seed)
-        for name, value in TabularMLP(13).state_dict().items():
-            assert torch.equal(models.state_dict(member)[name], value)
 
 
 def test_without_dropout_members_equal_the_one_by_one_loop(table):
@@ -200,16 +87,6 @@ def test_training_learns_and_members_behave_like_tabular_mlp(table):
     np.testing.assert_allclose(models.logits(features, 1), expected, atol=1e-6)
     np.testing.assert_allclose(models.embed(features, 1), representation, atol=1e-6)
     assert (models.logits(features, 1).argmax(axis=1) == labels).mean() > 0.8
-
-
-def test_state_dicts_go_in_and_out(table):
-    states = [TabularMLP(5).state_dict() for _ in range(2)]
-    stacked = StackedMLP.from_state_dicts(states, MLPShape(5))
-    swapped = stacked.select([1, 0, 1])
-    assert len(swapped) == 3
-    for name, value in states[1].items():
-        assert torch.equal(swapped.state_dict(0)[name], value)
-        assert torch.equal(swapped.state_dict(2)[name], value)
 
 
 def test_more_than_two_classes(table):

@@ -1,0 +1,49 @@
+"""Histograms of scores and of ranks."""
+
+import numpy as np
+import pytest
+from tests.auditing.report.factory import NAN, make_report
+
+from ruler.auditing.report.figures import draw_distributions, draw_ranks, fit_effects
+from ruler.auditing.report.figures.axes import EDGE, WIDTH
+from ruler.auditing.report.page import render_page
+from ruler.auditing.report.wording import find_strongest
+
+
+def test_histogram_holds_every_record_within_the_drawing():
+    random = np.random.default_rng(0)
+    values = {"forget": random.random(500), "retain": random.random(900), "held_out": random.random(30)}
+    figure = draw_distributions("oracle", "title", values)
+    assert [row.side for row in figure.rows] == ["forget", "held_out", "retain"]
+    assert len(figure.rows[1].dots) == 30
+    for row in figure.rows:
+        for x, y, width, _ in row.bars:
+            assert x >= EDGE
+            assert x + width <= WIDTH - EDGE + 0.1
+            assert 0 <= y <= row.base_y
+    assert len(figure.ticks) >= 2
+
+
+@pytest.mark.parametrize("values", [[1.0], [1.0] * 50, [0.0] * 3, [NAN, 0.5], [-1.0, 1.0], [1 - 1e-12, 1.0]])
+def test_degenerate_values_are_drawn(values):
+    figure = draw_distributions("oracle", "title", {"forget": np.array(values)})
+    assert np.isfinite([row.median_x for row in figure.rows]).all()
+
+
+def test_nothing_to_draw():
+    assert draw_distributions("oracle", "title", {}) is None
+    assert draw_distributions("oracle", "title", {"forget": np.array([NAN])}) is None
+    report = make_report(has_oracle=False)
+    report.metrics.clear()
+    assert fit_effects(report) is None
+    assert find_strongest(report) is None
+    report.distributions.rank_counts.clear()
+    assert draw_ranks(report.distributions) is None
+    assert "<h1" in render_page(report)
+
+
+def test_ranks_below_and_above():
+    figure = draw_ranks(make_report().distributions)
+    assert figure.outline
+    assert len(figure.bars) <= 20
+    assert not draw_ranks(make_report(n_held_out=0).distributions).outline

@@ -1,0 +1,125 @@
+"""report.json follows the published schema, and what does not is refused."""
+
+import json
+from dataclasses import replace
+
+import jsonschema
+import pytest
+from tests.auditing.report.factory import CASES, edit, make_report
+
+from ruler.auditing.findings import Report
+from ruler.auditing.report.document import SCHEMA_PATH, describe_schema
+from ruler.core.errors import FileFormatError
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_json_follows_the_published_schema(case, tmp_path):
+    content = json.loads((make_report(**case).save(tmp_path) / "report.json").read_text())
+    jsonschema.Draft202012Validator(json.loads(SCHEMA_PATH.read_text())).validate(content)
+    assert (content["format"], content["version"]) == ("ruler-report", 3)
+
+
+@pytest.mark.parametrize("change", [{"verdict": "fine"}, {"version": 1}, {"more": 1}, {"pairing": {}}], ids=str)
+def test_schema_refuses_other_content(change, tmp_path):
+    content = json.loads((make_report(n_retain=2).save(tmp_path) / "report.json").read_text())
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**content, **change}, json.loads(SCHEMA_PATH.read_text()))
+
+
+def test_published_schema_is_up_to_date():
+    assert json.loads(SCHEMA_PATH.read_text()) == describe_schema(), "run: python -m ruler.auditing.report.document"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "must be a RULER report"),
+        (b"{", "must be a RULER report"),
+        (b"[" * 100_000, "must be a RULER report"),
+        (b"\xff\xfe", "must be a RULER report"),
+        (b"null", "must be a RULER report"),
+        (b'{"format": "ruler-report", "version": 4}', "version"),
+        (b'{"format": "ruler-report", "version": 1}', "got an older version.* Audit again"),
+    ],
+    ids=["empty", "cut", "deep", "binary", "null", "future", "past"],
+)
+def test_broken_json(content, message, tmp_path):
+    folder = make_report().save(tmp_path)
+    (folder / "report.json").write_bytes(content)
+    with pytest.raises(FileFormatError, match=message):
+        Report.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"verdict": "fine"}, "verdict"),
+        ({"surprise": 1}, "surprise"),
+        ({"metrics": {"m9": {}}}, "metrics"),
+        ({"metrics": {"<b>": {}}}, "metrics"),
+        ({"needs": "one"}, "needs"),
+        ({"guards": [{"name": "a", "severity": "fail", "message": "b", "cure": "c", "more": 1}]}, "guards"),
+        ({"settings": {"alpha": 7.0}}, "settings"),
+        ({"settings": {"beta": 0.1}}, "settings"),
+        ({"records": {"file": "../../secret", "sha256": "0" * 64, "n_records": 1, "columns": []}}, "records.file"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_json_with_foreign_content(changes, message, tmp_path):
+    folder = make_report().save(tmp_path)
+    edit(folder, **changes)
+    with pytest.raises(FileFormatError, match=message):
+        Report.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("metrics", "m2", "p_value"), 7.0),
+        (("metrics", "m2", "p_value"), "Infinity"),
+        (("metrics", "m2", "effect"), -3.0),
+        (("metrics", "m2", "effect_interval"), [0.2, 9.0]),
+        (("metrics", "m2", "sensitivity", "effect"), 1.5),
+        (("metrics", "m2", "layers", 0, "spread"), 2.0),
+        (("damage", "similarity"), -0.2),
+        (("privacy", "epsilon"), -1.0),
+        (("privacy", "true_positive_rate"), 15.0),
+        (("groups", 0, "q_value"), 1.2),
+        (("distributions", "roc", "m2"), [[0.0, 1.0], [0.0]]),
+    ],
+    ids=str,
+)
+def test_numbers_that_cannot_be_are_refused(path, value, tmp_path):
+    folder = make_report(n_layers=2, n_groups=2).save(tmp_path)
+    content = json.loads((folder / "report.json").read_text())
+    part = content
+    for key in path[:-1]:
+        part = part[key]
+    part[path[-1]] = value
+    (folder / "report.json").write_text(json.dumps(content))
+    with pytest.raises(FileFormatError, match=r"must lie between|must hold as many"):
+        Report.load(folder)
+    if path[0] != "distributions":
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(content, json.loads(SCHEMA_PATH.read_text()))
+
+
+def test_numbers_that_are_not_known_are_allowed(tmp_path):
+    report = make_report("erased")
+    unknown = float("nan"), float("inf")
+    report.metrics["m2"] = replace(
+        report.metrics["m2"],
+        p_value=unknown[0],
+        share_left_interval=(-unknown[1], unknown[1]),
+        share_left_upper=unknown[1],
+    )
+    loaded = Report.load(report.save(tmp_path))
+    assert repr(loaded.metrics["m2"]) == repr(report.metrics["m2"])
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_dictionary_holds_what_the_file_holds(case, tmp_path):
+    report = make_report(**case)
+    content = json.loads((report.save(tmp_path) / "report.json").read_text())
+    del content["records"]["sha256"]
+    assert report.to_dict() == content

@@ -50,7 +50,7 @@ def time_on_cuda() -> Iterator[CudaTiming]:
 def _time_size(torch: Any, rows: Any, peak: float) -> Iterator[CudaTiming]:
     n_rows, width = rows.shape
     every = 2.0 * n_rows**2 * width
-    ours_s, extra_mb = _time(torch, lambda: find_neighbors(rows, rows, exclude_self=True))
+    ours_s, extra_mb = time_call(torch, lambda: find_neighbors(rows, rows, exclude_self=True))
 
     def describe(engine: str, elapsed_s: float, extra_mb: float, flop: float, first_s: float | None) -> CudaTiming:
         return CudaTiming(
@@ -72,7 +72,7 @@ def _time_size(torch: Any, rows: Any, peak: float) -> Iterator[CudaTiming]:
     if first:
         yield describe("ruler, first pass", *first, every / 2, None)
     for name, precision in (("torch TF32 chunks, top 2", "high"), ("torch float32 chunks, top 2", "highest")):
-        yield describe(name, *_time_chunks(torch, rows, precision), every, None)
+        yield describe(name, *time_chunks(torch, rows, precision), every, None)
 
 
 def _time_first_pass(torch: Any, rows: Any) -> tuple[float, float]:
@@ -80,10 +80,10 @@ def _time_first_pass(torch: Any, rows: Any) -> tuple[float, float]:
     loaded = load_rows(torch, rows, "rows", "cuda")
     scan = FusedScan(torch, loaded, loaded, 1, True, 1)
     with full_precision(torch):
-        return _time(torch, scan.find_pairs)
+        return time_call(torch, scan.find_pairs)
 
 
-def _time_chunks(torch: Any, rows: Any, precision: str) -> tuple[float, float]:
+def time_chunks(torch: Any, rows: Any, precision: str) -> tuple[float, float]:
     """Seconds of a search by chunks of queries, from the first few: each takes as long as the next."""
     unit = torch.nn.functional.normalize(rows)
     starts = list(range(0, len(unit) - CHUNK_ROWS + 1, CHUNK_ROWS))[:_MOST_CHUNKS] or [0]
@@ -94,13 +94,13 @@ def _time_chunks(torch: Any, rows: Any, precision: str) -> tuple[float, float]:
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision(precision)
     try:
-        elapsed_s, extra_mb = _time(torch, search, repeats=1)
+        elapsed_s, extra_mb = time_call(torch, search, repeats=1)
     finally:
         torch.set_float32_matmul_precision(before)
     return elapsed_s * len(unit) / min(len(unit), len(starts) * CHUNK_ROWS), extra_mb
 
 
-def _time(torch: Any, call: Callable[[], Any], repeats: int = _REPEATS) -> tuple[float, float]:
+def time_call(torch: Any, call: Callable[[], Any], repeats: int = _REPEATS) -> tuple[float, float]:
     """Seconds of the quickest run after one to warm up, and the most device memory it held beyond the data, in MB."""
     times_s = []
     for _ in range(repeats + 1):
@@ -118,7 +118,7 @@ def _time(torch: Any, call: Callable[[], Any], repeats: int = _REPEATS) -> tuple
 def measure_product(torch: Any, size: int = 8192) -> float:
     """The best rate of a bfloat16 matrix product on this device, in flop/s."""
     a = torch.randn(size, size, device="cuda", dtype=torch.bfloat16)
-    elapsed_s, _ = _time(torch, lambda: [torch.mm(a, a) for _ in range(10)])
+    elapsed_s, _ = time_call(torch, lambda: [torch.mm(a, a) for _ in range(10)])
     return 2.0 * 10 * size**3 / elapsed_s
 
 

@@ -25,7 +25,7 @@ def test_every_engine_is_timed_in_one_run(tmp_path, monkeypatch):
 def test_chunks_stand_for_all_rows(n_rows, monkeypatch):
     monkeypatch.setattr(cuda, "CHUNK_ROWS", 1000)
     calls = []
-    monkeypatch.setattr(cuda, "_time", lambda torch, call, repeats: (calls.append(len(call())), (2.0, 1.0))[1])
-    elapsed_s, _ = cuda._time_chunks(torch, torch.randn(n_rows, 3), "highest")
+    monkeypatch.setattr(cuda, "time_call", lambda torch, call, repeats: (calls.append(len(call())), (2.0, 1.0))[1])
+    elapsed_s, _ = cuda.time_chunks(torch, torch.randn(n_rows, 3), "highest")
     assert calls == [min(8, -(-n_rows // 1000))]
     assert elapsed_s == (2.0 if n_rows == 100 else 2.5)

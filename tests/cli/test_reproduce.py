@@ -21,6 +21,8 @@ from ruler.experiment.run import Progress, RunSettings, Summary
 from ruler.experiment.settings import StudySettings
 from ruler.experiment.store import ResultStore
 
+# Processes of a shell's background ignore Ctrl-C; those of a terminal do not.
+HEED_SIGINT = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
 DONE = Summary(n_cells=4, n_done=4, n_new=1, failures={}, elapsed_s=75.0)
 
 
@@ -140,7 +142,7 @@ def test_help_has_an_example() -> None:
 def test_ctrl_c_stops_workers_and_exits_with_130(tmp_path: Path) -> None:
     words = ["reproduce", "primary", "--datasets", "breast_cancer", "--seeds", "2", "--out", str(tmp_path / "out")]
     process = subprocess.Popen(
-        [sys.executable, "-c", "from ruler.cli import main; main()", *words],
+        [sys.executable, "-c", f"{HEED_SIGINT}; from ruler.cli import main; main()", *words],
         env=os.environ | {"RULER_CACHE": str(tmp_path / "cache")},
         stderr=subprocess.PIPE,
         start_new_session=True,

@@ -1,5 +1,6 @@
 """A bundle from a stranger: what lies in it is read, and nothing in it runs but a file that its TOML names."""
 
+import importlib
 import shutil
 import subprocess
 import sys
@@ -111,3 +112,55 @@ def test_the_traps_would_leave_their_marks(tmp_path):
     left = {mark.name for mark in marks.iterdir()}
     assert {"regex", "tqdm", "conftest", "accelerate", "package", "pth"} <= left
     assert ("so" in left) == (shutil.which("cc") is not None)
+
+
+def test_a_file_that_shrinks_while_it_is_read_is_named(tmp_path):
+    np.save(tmp_path / "forget\x1b.npy", np.ones((1 << 18, 8)))
+    code = (
+        "import os, pathlib, numpy as np\n"
+        "from ruler.cli.shrinking import pin_inputs\n"
+        "path, = pathlib.Path().glob('*.npy')\n"
+        "pin_inputs({'unlearned': pathlib.Path()})\n"
+        "rows = np.load(path, mmap_mode='r')\n"
+        "os.truncate(path, 1 << 20)\n"
+        "print(rows.sum())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    line = "ruler: forget\\u{1b}.npy must stay as it is while it is audited; it became shorter, or its disk failed."
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"{line} Audit a copy that nothing writes to.\n"
+
+
+@pytest.mark.parametrize("by", ["options", "file", "python"])
+def test_a_file_that_changes_meanwhile_is_named_and_hashes_are_of_what_was_measured(tmp_path, by, monkeypatch):
+    from typer.testing import CliRunner
+
+    import ruler
+    from ruler.cli.app import app
+    from ruler.core.errors import FileFormatError
+    from ruler.core.files import hash_file
+
+    text, model = write_embeddings(tmp_path)
+    (tmp_path / "audit.toml").write_text(text)
+
+    def run(out):
+        if by == "python":
+            return ruler.audit(str(model), settings=ruler.AuditSettings(n_permutations=99))
+        named = ["--unlearned", str(model)] if by == "options" else [str(tmp_path / "audit.toml")]
+        found = CliRunner().invoke(app, ["audit", *named, "--quiet", "--out", str(out)], catch_exceptions=False)
+        assert found.exit_code in (0, 1, 3)
+        return ruler.Report.load(out)
+
+    expected = {f"{side}.npy": hash_file(model / f"{side}.npy") for side in SIZES}
+    assert run(tmp_path / "sound").provenance["inputs"] == {"unlearned": expected}
+    auditing = importlib.import_module("ruler.auditing.audit")
+    measure = auditing.audit_evidence
+
+    def change_and_measure(*evidence, **known):
+        np.save(model / "retain.npy", np.random.default_rng(1).normal(size=(90, 8)))
+        return measure(*evidence, **known)
+
+    monkeypatch.setattr(auditing, "audit_evidence", change_and_measure)
+    with pytest.raises(FileFormatError, match=r"retain\.npy must stay as it is while it is audited; it was written to"):
+        run(tmp_path / "changed")
+    assert not (tmp_path / "changed").exists()

@@ -5,6 +5,8 @@ import platform
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,7 @@ from ruler.auditing.verdict import count_flagged, decide, list_needs
 from ruler.core import __version__
 from ruler.core.arithmetic import iterate_blocks
 from ruler.core.checks import block_rows_for
+from ruler.core.readers.pins import PinnedInputs
 
 
 def audit(
@@ -59,6 +62,7 @@ def audit(
         The report: verdict, metrics, records, guards.
 
     Raises:
+        FileFormatError: A folder that cannot be read safely, or a file in it that is written to meanwhile.
         InputError: Not such tuples, arrays that are not 2-D, empty or not finite, or shapes that do not fit together.
 
     Example:
@@ -73,9 +77,17 @@ def audit(
         >>> report.needs[0]
         'The original model, so that it can be seen how well its forget records can be told apart.'
     """
-    return audit_evidence(
+    given = {"unlearned": unlearned, "original": original, "oracle": oracle}
+    found = {name: value if isinstance(value, list) else [value] for name, value in given.items()}
+    pins = PinnedInputs(
+        {name: [Path(one) for one in values if isinstance(one, str | PathLike)] for name, values in found.items()}
+    )
+    report = audit_evidence(
         gather_evidence(unlearned, oracle=oracle, original=original, ids=ids, groups=groups, settings=settings)
     )
+    pins.check()
+    inputs = pins.describe()
+    return replace(report, provenance={**report.provenance, "inputs": inputs}) if inputs else report
 
 
 def audit_evidence(

@@ -8,6 +8,8 @@ import traceback
 from ruler.core import __version__
 from ruler.core.errors import RulerError
 from ruler.core.optional import load_optional
+from ruler.core.readers.safety import is_panic
+from ruler.core.terminal import show_text
 
 _MISUSE = 2
 _OUR_FAULT = 70
@@ -24,19 +26,21 @@ def main() -> None:
 
         app()
     except RulerError as error:
-        print(f"ruler: {error}", file=sys.stderr)
+        print(f"ruler: {' '.join(str(error).splitlines())}", file=sys.stderr)
         sys.exit(_MISUSE)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(_INTERRUPTED)
-    except Exception as error:
+    except BaseException as error:
+        if not isinstance(error, Exception) and not is_panic(error):
+            raise
         sys.exit(_admit(error))
 
 
-def _admit(error: Exception) -> int:
+def _admit(error: BaseException) -> int:
     """Say that the fault is RULER's, and keep the traceback in a file that can be sent along."""
     reason = " ".join(str(error).split())[:_LONGEST_REASON].rstrip(".")
-    what = f"{type(error).__name__}: {reason}" if reason else type(error).__name__
+    what = show_text(f"{type(error).__name__}: {reason}" if reason else type(error).__name__)
     try:
         handle, path = tempfile.mkstemp(prefix="ruler-error-", suffix=".txt")
         with os.fdopen(handle, "w", encoding="utf-8", errors="replace") as file:

@@ -1,6 +1,5 @@
 """`ruler audit`: somebody's embeddings or models -> a verdict, a report and an exit status."""
 
-import json
 import os
 import re
 from collections.abc import Iterator
@@ -14,12 +13,15 @@ import typer
 from typer.core import TyperCommand
 
 from ruler.cli.executors import choose_cluster
+from ruler.cli.shrinking import pin_inputs
 from ruler.core.errors import InputError
+from ruler.core.terminal import show_json
 
 if TYPE_CHECKING:
     from ruler.auditing.findings import Report
     from ruler.auditing.settings import AuditSettings
     from ruler.core.cluster import ClusterSettings
+    from ruler.core.readers.pins import PinnedInputs
     from ruler.embeddings.bundle.config import Places
     from ruler.neighbors import Searcher
 
@@ -181,16 +183,17 @@ def _audit_config(
 ) -> "Report":
     from ruler.auditing.models import examine_models
     from ruler.auditing.settings import AuditSettings
-    from ruler.embeddings.bundle.config import load_bundle, locate, read_config
+    from ruler.embeddings.bundle.config import list_places, load_bundle, read_config
 
     config, settings = read_config(path, AuditSettings)
     settings = replace(settings, **options)
+    places = list_places(config, path.parent)
     if config.embeddings is not None:
         if layers:
             raise InputError(f"--layer must be used with [models]; got [embeddings] in {path}. Leave it out.")
-        places = locate({**config.embeddings.model_dump(exclude={"strata"}), "groups": config.groups}, path.parent)
         return _audit_folders(places, settings, search, strata=config.embeddings.strata)
-    arguments, files = load_bundle(config, path.parent)
+    pins = pin_inputs(places)
+    arguments = load_bundle(config, path.parent)
     chosen = layers or (config.models.layer if config.models else None)
     report = examine_models(
         arguments,
@@ -200,7 +203,7 @@ def _audit_config(
         settings=settings,
         search=search,
     )
-    return _note_files(report, files)
+    return _note_files(report, places, pins)
 
 
 def _audit_folders(
@@ -212,19 +215,22 @@ def _audit_folders(
     from ruler.embeddings.bundle.records import load_groups
     from ruler.embeddings.files import load_model_folder
 
+    pins = pin_inputs(places)
     load = partial(load_model_folder, strata=strata)
     models: dict[str, Any] = {name: apply_to_each(load, at) for name, at in places.items() if name != "groups"}
     groups = load_groups(Path(str(places["groups"]))) if "groups" in places else None
     evidence = gather_evidence(**models, groups=groups, settings=settings, search=search)
-    return _note_files(audit_evidence(evidence), places)
+    return _note_files(audit_evidence(evidence), places, pins)
 
 
-def _note_files(report: "Report", files: "Places") -> "Report":
+def _note_files(report: "Report", files: "Places", pins: "PinnedInputs") -> "Report":
+    """Add where the inputs lie and what they hash to, if they are still what they were before they were read."""
+    pins.check()
     noted: dict[str, str] = {}
     for name, place in files.items():
         for number, one in enumerate(place if isinstance(place, list) else [place], 1):
             noted[name if number == 1 else f"{name} {number}"] = str(one)
-    return replace(report, provenance={**report.provenance, "files": noted})
+    return replace(report, provenance={**report.provenance, "files": noted, "inputs": pins.describe()})
 
 
 def _tell(report: "Report", out: Path, *, as_json: bool, quiet: bool) -> None:
@@ -233,7 +239,7 @@ def _tell(report: "Report", out: Path, *, as_json: bool, quiet: bool) -> None:
     except OSError as error:
         raise InputError(f"--out must be a folder that can be written; got {out} ({error.strerror}).") from error
     if as_json:
-        typer.echo(json.dumps(report.to_dict(), indent=2, ensure_ascii=False))
+        typer.echo(show_json(report.to_dict()))
     elif not quiet:
         typer.echo(str(report))
         typer.echo(f"\nreport: {folder / 'report.html'}")

@@ -13,6 +13,7 @@ from rich.console import Console
 from typer.core import TyperCommand
 
 from ruler.cli.executors import choose_cluster
+from ruler.core.terminal import show_text
 from ruler.experiment.executors import EXECUTORS, RayExecutor
 from ruler.experiment.run import (
     RESULTS_FILE,
@@ -186,5 +187,5 @@ def _tell(summary: Summary, out: Path) -> None:
     typer.echo(f"{len(summary.failures)} cells failed; run the same command again to retry them:", err=True)
     for cell, error in list(summary.failures.items())[:_SHOWN_FAILURES]:
         place = f"{cell.study} {cell.dataset} {cell.method} {cell.forget_fraction:g} seed {cell.seed}"
-        typer.echo(f"  {place}: {error}", err=True)
+        typer.echo(f"  {place}: {show_text(error)}", err=True)
     raise typer.Exit(_MISUSE)

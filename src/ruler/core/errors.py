@@ -16,11 +16,16 @@ RulerError
 
 from typing import Any
 
+from ruler.core.terminal import show_text
+
 _LONGEST_REASON = 300
 
 
 class RulerError(Exception):
-    """Base of all errors that RULER raises on purpose."""
+    """Base of all errors that RULER raises on purpose; names of files and columns in it cannot control a terminal."""
+
+    def __str__(self) -> str:
+        return show_text(super().__str__())
 
 
 class InputError(RulerError, ValueError):

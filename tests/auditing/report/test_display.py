@@ -1,6 +1,7 @@
 import pandas as pd
 
-from ruler.auditing.report.display import choose_digits, format_interval, format_number, format_p, show_text
+from ruler.auditing.report.display import choose_digits, format_interval, format_number, format_p
+from ruler.core.terminal import show_text
 
 NAN = float("nan")
 

@@ -12,21 +12,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 DASH = "\u2013"
-# Characters that control, reorder, hide or break the text around them. Joiners are left: scripts and emoji need them.
-_CONTROLS = {*range(0x20), *range(0x7F, 0xA0), *range(0xD800, 0xE000)} - {ord("\n"), ord("\t")}
-_HIDDEN = {0x00AD, 0x061C, 0x180E, 0x200B, 0x200E, 0x200F, 0x2028, 0x2029, 0xFEFF, *range(0x2060, 0x2070)}
-_REORDERING = {*range(0x202A, 0x202F), *range(0xE0000, 0xE0080)}
-_ESCAPES = {code: f"\\u{{{code:x}}}" for code in _CONTROLS | _HIDDEN | _REORDERING}
-
-
-def show_text(value: object) -> str:
-    r"""Text in which nothing is hidden: control and direction characters become escapes.
-
-    Example:
-        >>> show_text("ann\x1b[31m")
-        'ann\\u{1b}[31m'
-    """
-    return str(value).translate(_ESCAPES)
 
 
 def make_encodable(value: object) -> str:

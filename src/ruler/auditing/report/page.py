@@ -18,6 +18,7 @@ from ruler.auditing.report.figures.axes import Axis
 from ruler.auditing.report.figures.records import DistributionFigure
 from ruler.auditing.report.tables import PLAIN, show_table
 from ruler.core import __version__
+from ruler.core.terminal import show_text
 
 _SETTINGS = {"True": "yes", "False": "no", "None": display.DASH}
 _SOFTWARE = ("ruler", "python", "numpy", "scipy", "torch", "transformers")
@@ -102,7 +103,7 @@ def _environment() -> Environment:
 
 
 def _show(value: Any) -> Any:
-    return display.show_text(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+    return show_text(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _hash_for_policy(content: str) -> Markup:

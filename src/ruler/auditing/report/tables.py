@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ruler.auditing.records import ALIKE, NOT_JUDGED
-from ruler.auditing.report.display import DASH, choose_digits, format_number, format_p, show_text
+from ruler.auditing.report.display import DASH, choose_digits, format_number, format_p
+from ruler.core.terminal import show_text
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -15,6 +15,7 @@ from ruler.core.optional import load_optional
 from ruler.core.readers.arrays import read_torch
 from ruler.core.readers.pretrained import load_pretrained
 from ruler.core.readers.safety import reading_safely
+from ruler.core.terminal import show_text
 
 if TYPE_CHECKING:
     import torch
@@ -100,7 +101,8 @@ def find_factory(spec: str, key: str, folder: Path) -> Callable[[], Any]:
     file = (folder / f"{module_name}.py").resolve()
     is_beside = module_name.isidentifier() and file.is_file()
     # here, so that no caller can leave it out
-    print(f"ruler: will execute {file if is_beside else module_name}, which {key} names", file=sys.stderr)
+    named = show_text(file if is_beside else module_name)
+    print(f"ruler: will execute {named}, which {key} names", file=sys.stderr)
 
     def load() -> ModuleType:
         return _execute(file) if is_beside else importlib.import_module(module_name)

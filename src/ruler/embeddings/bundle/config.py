@@ -123,7 +123,21 @@ def apply_to_each(load: Callable[[Any], T], place: Any) -> T | list[T]:
     return [load(one) for one in place] if isinstance(place, list) else load(place)
 
 
-def load_bundle(config: AuditConfig, folder: Path) -> tuple[dict[str, Any], Places]:
+def list_places(config: AuditConfig, folder: Path) -> dict[str, Path | list[Path]]:
+    """Where the models or embeddings, the records and the groups of a configuration lie, by name.
+
+    Example:
+        >>> config = AuditConfig(embeddings=EmbeddingsTable(unlearned="rows"), groups="whose.csv")
+        >>> list_places(config, Path("bundle"))
+        {'unlearned': PosixPath('bundle/rows'), 'groups': PosixPath('bundle/whose.csv')}
+    """
+    models = config.embeddings or config.models
+    named = models.model_dump(include={"unlearned", "oracle", "original"}) if models else {}
+    sides = config.data.model_dump(include=set(SIDES)) if config.data else {}
+    return locate({**named, **sides, "groups": config.groups}, folder)
+
+
+def load_bundle(config: AuditConfig, folder: Path) -> dict[str, Any]:
     """Load the models, records and groups of a configuration that has ``[models]`` and ``[data]``.
 
     Only code that ``models.factory`` and ``data.factory`` name is executed; see `find_factory`.
@@ -133,7 +147,7 @@ def load_bundle(config: AuditConfig, folder: Path) -> tuple[dict[str, Any], Plac
         folder: Where the configuration lies.
 
     Returns:
-        Arguments of `audit_models` by name, and where each was read.
+        Arguments of `audit_models` by name.
 
     Raises:
         InputError: A factory that fails or returns something else.
@@ -142,10 +156,9 @@ def load_bundle(config: AuditConfig, folder: Path) -> tuple[dict[str, Any], Plac
     """
     assert config.models is not None
     assert config.data is not None
-    named = config.models.model_dump(include={"unlearned", "oracle", "original"})
-    places, sides = locate(named, folder), locate(config.data.model_dump(include=set(SIDES)), folder)
-    groups_file = None if config.groups is None else folder / Path(config.groups).expanduser()
-    groups = None if groups_file is None else load_groups(groups_file)
+    places = list_places(config, folder)
+    groups = load_groups(Path(str(places.pop("groups")))) if "groups" in places else None
+    sides = {side: Path(str(places.pop(side))) for side in SIDES if side in places}
     models: dict[str, Any] = {}
     factory = None if config.models.factory is None else find_factory(config.models.factory, "models.factory", folder)
     for name, place in places.items():
@@ -158,14 +171,13 @@ def load_bundle(config: AuditConfig, folder: Path) -> tuple[dict[str, Any], Plac
     elif factory is None:
         columns = {"label": config.data.label, "strata": config.data.strata}
         prepared = FolderRecords(Path(str(places["unlearned"])), models["unlearned"], columns)
-        records = {side: prepared.load(Path(str(path))) for side, path in sides.items()}
+        records = {side: prepared.load(path) for side, path in sides.items()}
     else:
-        records = {side: load_records(Path(str(path))) for side, path in sides.items()}
+        records = {side: load_records(path) for side, path in sides.items()}
     found = records.pop("groups", None)
     if found is not None and groups is not None:
         raise InputError("groups must come from data.factory or from a file; got both. Leave one of them out.")
-    files = {**places, **sides} | ({} if groups_file is None else {"groups": groups_file})
-    return {**models, **records, "groups": groups if found is None else found}, files
+    return {**models, **records, "groups": groups if found is None else found}
 
 
 def _check_records(content: Any) -> dict[str, Any]:

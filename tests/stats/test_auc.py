@@ -1,11 +1,12 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy.stats import brunnermunzel, mannwhitneyu, norm, t
 
 from ruler.core.errors import InputError
-from ruler.stats import auc_interval, measure_effect
+from ruler.stats import Effect, auc_interval, measure_effect
 from ruler.stats.auc import ScorePool, estimate_auc, place_samples
 
 
@@ -131,3 +132,75 @@ def test_one_record_on_a_side_has_no_standard_error():
 def test_scores_must_be_finite():
     with pytest.raises(InputError, match="first must be finite"):
         measure_effect([np.nan, 1.0], [1.0, 2.0])
+
+
+def test_intervals_are_normal_on_the_logit():
+    effect = measure_effect(draw(13, 12), draw(14, 17, shift=0.5))
+    low, high = auc_interval(effect, 0.1)
+    reach = norm.ppf(0.95) * effect.interval_error / (effect.value * (1 - effect.value))
+    middle = math.log(effect.value / (1 - effect.value))
+    assert (low, high) == pytest.approx(tuple(1 / (1 + math.exp(-(middle + side * reach))) for side in (-1, 1)))
+
+
+@pytest.mark.parametrize(("first", "second"), [(10.0, 0.0), (0.0, 10.0), (0.0, 0.0)])
+def test_without_spread_intervals_end_where_newcombes_reaches_the_estimate(first, second):
+    n, m = 7, 12
+    apart = first != second
+    samples = [place + np.arange(size) * (0.1 if apart else 0.0) for place, size in ((first, n), (second, m))]
+    effect = measure_effect(*samples)
+    assert effect.value == (0.5 if not apart else float(first > second))
+    ends = auc_interval(effect, 0.05)
+    assert ends[0] < 0.75 if effect.value < 1 else ends[1] == 1.0
+    for end in ends:
+        if end == effect.value:
+            continue
+        by_pairs = (n + m - 2) / 2 * ((1 - end) / (2 - end) + end / (1 + end))
+        spread = math.sqrt(end * (1 - end) * (1 + by_pairs) / (n * m))
+        assert abs(effect.value - end) == pytest.approx(norm.ppf(0.975) * spread, rel=1e-6)
+    assert ends[0] <= effect.value <= ends[1]
+    assert ends[0] < ends[1]
+
+
+def test_intervals_of_a_difference_of_aucs_take_students_quantile():
+    effect = Effect(0.7, 0.08, 5.0, 0.06, 20, 40)  # no error of its own for intervals
+    reach = t.ppf(0.975, 5) * 0.08 / (0.7 * 0.3)
+    middle = math.log(0.7 / 0.3)
+    assert auc_interval(effect, 0.05) == pytest.approx(
+        tuple(1 / (1 + math.exp(-(middle + side * reach))) for side in (-1, 1))
+    )
+    for value, inside in ((0.0, 0.5 / 800), (1.0, 1 - 0.5 / 800)):  # half a pair from the end
+        moved = auc_interval(replace(effect, value=value), 0.05)
+        assert moved == pytest.approx(auc_interval(replace(effect, value=inside), 0.05))
+
+
+def test_the_bias_is_that_of_the_pairs():
+    # by its definition: what is left of a pair's win after the mean, the row and the column
+    for levels in (None, 4):
+        first, second = draw(15, 9, levels), draw(16, 13, levels)
+        kernel = (first[:, None] > second[None, :]) + 0.5 * (first[:, None] == second[None, :])
+        rest = kernel - kernel.mean(axis=1, keepdims=True) - kernel.mean(axis=0) + kernel.mean()
+        effect = measure_effect(first, second)
+        expected = effect.standard_error**2 - (rest**2).sum() / (8 * 12) / (9 * 13)
+        assert effect.interval_error == pytest.approx(math.sqrt(expected), rel=1e-9)
+
+
+def test_two_records_on_a_side_have_errors_and_one_has_none():
+    two = measure_effect([1.0, 4.0], [2.0, 3.0, 5.0])
+    assert not math.isnan(two.standard_error)
+    assert not math.isnan(two.interval_error)
+    one = measure_effect([1.0, 4.0], [2.0])
+    assert math.isnan(one.standard_error)
+    assert math.isnan(one.interval_error)
+
+
+def test_a_statistic_without_spread_is_infinite_and_that_of_no_contrast_zero():
+    assert measure_effect([5.0, 6.0], [1.0, 2.0]).statistic == math.inf
+    assert measure_effect([1.0, 2.0], [5.0, 6.0]).statistic == -math.inf
+    tied = measure_effect(np.ones(4), np.ones(5))
+    assert tied.statistic == 0.0
+    assert tied.freedom == 7.0  # of the sizes: placements that do not vary have none
+    assert estimate_auc(ScorePool.of(np.ones(9)), label(4, 5)).studentise()[0] == 0.0
+
+
+def test_differences_within_rounding_are_no_contrast():
+    assert Effect(0.5 + 1e-10, 1e-12, 5.0, 0.1, 4, 5).statistic == pytest.approx(1e-10, rel=1e-3)

@@ -3,8 +3,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import t
 
 from ruler.stats import Effect, count_needed, equivalence_p_value, measure_effect, minimum_detectable_effect
+from ruler.stats.auc import place_samples
 from ruler.stats.equivalence import divide, share_of_records
 
 EFFECT = Effect(0.5, 0.03, 200.0, 0.03, 100, 200)
@@ -125,3 +127,32 @@ def test_an_unknown_spread_tells_nothing():
     unknown = replace(EFFECT, standard_error=math.nan, null_spread=math.nan)
     assert math.isnan(minimum_detectable_effect(unknown, alpha=0.05, power=0.8))
     assert count_needed(unknown, 0.1, alpha=0.05, power=0.8) is None
+
+
+def test_limits_open_where_the_reference_just_may_be_zero():
+    before = float(t.ppf(0.95, 30)) / 2  # as many standard errors of 1/2 as the one-sided quantile
+    covariance = np.diag([0.01, 0.25])
+    found = divide(0.1, before, covariance, freedom=30, alpha=0.05)
+    assert (found.lower, found.upper) == (-math.inf, math.inf)
+    closed = divide(0.1, before * (1 + 1e-6), covariance, freedom=30, alpha=0.05)
+    assert -math.inf < closed.lower < closed.upper < math.inf
+    assert closed.interval == (-math.inf, math.inf)
+
+
+def test_the_share_of_records_is_fiellers_of_delongs_covariance():
+    rng = np.random.default_rng(5)
+    now, before = ((rng.normal(size=6) + shift, rng.normal(size=8)) for shift in (0.5, 3.0))
+    placed = [place_samples(*pair) for pair in (now, before)]
+    covariance = sum(np.cov(placed[0][side], placed[1][side]) / n for side, n in ((0, 6), (1, 8)))
+    distances = [float(pair[0].mean()) - 0.5 for pair in placed]
+    assert share_of_records(now, before, alpha=0.05) == divide(*distances, covariance, freedom=12, alpha=0.05)
+
+
+def test_scores_that_do_not_vary_are_equivalent_below_the_margin_alone():
+    constant = replace(EFFECT, value=0.75, standard_error=0.0, null_spread=0.0)
+    assert equivalence_p_value(constant, 0.25) == 1.0
+    assert equivalence_p_value(constant, 0.26) == 0.0
+
+
+def test_two_records_are_the_fewest_that_can_be_needed():
+    assert count_needed(replace(EFFECT, null_spread=1e-6), 0.4, alpha=0.05, power=0.8) == 2

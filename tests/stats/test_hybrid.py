@@ -80,3 +80,15 @@ def test_contrasts_on_opposite_sides_stay_within_the_range_of_an_auc():
     found = compare_with_oracles(-oracles[0], oracles, 4)
     assert found.value == 1.0
     assert found.statistic > 0
+
+
+def test_a_difference_of_aucs_stays_between_0_and_1():
+    rising = np.arange(20.0)
+    oracles = np.tile(-rising, (5, 1)) + 1e-3 * np.arange(5)[:, None]
+    assert compare_with_oracles(rising[::-1], oracles[:, ::-1], 10).value == 1.0
+    assert compare_with_oracles(rising, oracles, 10).value == 0.0
+
+
+def test_one_record_on_a_side_leaves_the_error_unknown():
+    model, oracles = draw_models(np.random.default_rng(5), 1, 30, 5)
+    assert math.isnan(compare_with_oracles(model, oracles, 1).standard_error)

@@ -56,3 +56,15 @@ def test_the_combined_p_value_keeps_its_level_for_equal_and_for_independent_seed
 
 def test_no_p_value_combines_to_none():
     assert math.isnan(combine_p_values([]))
+
+
+def test_two_runs_are_enough_for_an_interval():
+    assert mean_interval([0.4, 0.6]).high == pytest.approx(0.5 + scipy.stats.t.ppf(0.975, 1) * 0.1)
+    assert math.isfinite(difference_interval([0.4, 0.6], [0.1, 0.4]).low)
+
+
+def test_a_sample_that_does_not_vary_leaves_the_fewest_degrees_of_freedom():
+    found = difference_interval(FIRST, [0.5, 0.5, 0.5])
+    error = np.std(FIRST, ddof=1) / math.sqrt(5)
+    assert found.high - found.value == pytest.approx(scipy.stats.t.ppf(0.975, 2) * error)
+    assert found.n == 3

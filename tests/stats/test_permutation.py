@@ -138,3 +138,46 @@ def test_a_few_labellings_are_all_counted():
         found = compare(np.arange(n) + 100.0, np.arange(float(m)))
         assert (found.is_exact, found.n_draws) == (True, math.comb(n + m, n))
         assert found.p_values[0] == pytest.approx(min(1.0, 2 / math.comb(n + m, n)))  # wholly apart, on either side
+
+
+def test_labellings_are_counted_where_they_are_no_more_than_those_to_draw():
+    # one record against 19 has 20 labellings
+    first, second = [100.0], np.arange(19.0)
+    assert compare(first, second, n_permutations=20).is_exact
+    fewer = compare(first, second, n_permutations=19, alpha=1e-9)
+    assert not fewer.is_exact
+    assert fewer.n_draws == 19
+
+
+def find_samples(low, high):
+    """Samples of 30 and 50 scores whose p-value lies between these."""
+    for seed in range(500):
+        rng = np.random.default_rng(seed)
+        first, second = rng.normal(size=30), rng.normal(size=50)
+        if low < brunnermunzel(first, second).pvalue < high:
+            return first, second
+    raise AssertionError("no such samples")
+
+
+def test_a_side_is_clear_at_four_standard_errors():
+    # with 400 draws and alpha = 1/2, four standard errors are 0.1
+    assert compare(*find_samples(0.34, 0.36), n_permutations=400, alpha=0.5).n_draws == 400
+    assert compare(*find_samples(0.42, 0.44), n_permutations=400, alpha=0.5).n_draws > 400
+
+
+def test_labellings_are_added_up_to_16_times_as_many():
+    assert compare(*find_samples(0.499, 0.501), n_permutations=100, alpha=0.5).n_draws == 1600
+
+
+def test_all_families_must_be_clear():
+    near, clear = (np.concatenate(find_samples(*ends)) for ends in ((0.499, 0.501), (0.04, 0.05)))
+    found = compare_families(np.array([clear, near]), 30, [0, 1], n_permutations=100, alpha=0.5)
+    assert found.n_draws == 1600
+
+
+def test_draws_with_a_p_value_by_simulation_count_the_labelling_that_was_seen():
+    first, second = find_samples(0.2, 0.3)
+    found = compare(first, second, n_permutations=99, alpha=1e-9)
+    assert found.n_draws == 99
+    assert found.p_values[0] * 100 == pytest.approx(round(found.p_values[0] * 100))
+    assert found.adjusted[0] == found.p_values[0]

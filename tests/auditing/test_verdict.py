@@ -1,6 +1,7 @@
 """The verdict of one contrast, and of all together, from measurements made by hand."""
 
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -17,7 +18,15 @@ from ruler.auditing.gather import gather_evidence
 from ruler.auditing.measure import Measurement
 from ruler.auditing.records import ALIKE
 from ruler.auditing.strands import Strand
-from ruler.auditing.verdict import count_flagged, decide, decide_metric, decide_overall, list_needs
+from ruler.auditing.verdict import (
+    count_flagged,
+    decide,
+    decide_metric,
+    decide_overall,
+    leaves_too_much,
+    list_needs,
+)
+from ruler.stats.auc import normal_quantile
 
 SETTINGS = AuditSettings()
 N, M = 400, 800
@@ -256,3 +265,110 @@ def test_needs_come_in_the_order_of_their_use(evidence):
     doubt = GuardFinding("unfair", "warn", "Unfair.", "Be fair.", blocks=True)
     assert list_needs(evidence, SEEN, [doubt], 0)[0] == "Be fair."
     assert "Another round of unlearning" in " ".join(list_needs(evidence, SEEN, [], 2))
+
+
+def test_needs_say_how_many_records_would_do(evidence):
+    # 10 forget against 30 held-out records, one contrast that decides: the margin and the spread, two tests
+    found = {"m2": measure(0.5)}
+    effect = found["m2"].place.effect
+    each = math.sqrt(SETTINGS.power)
+    target = SETTINGS.margin / (norm.ppf(1 - SETTINGS.alpha) + norm.ppf((1 + each) / 2))
+    n = math.ceil(N * (effect.null_spread / target) ** 2)
+    (need,) = [need for need in list_needs(evidence, found, [], 0) if need.startswith("About")]
+    assert need.startswith(f"About {n:,} forget records with {3 * n:,} held-out ones (now 10 with 30)")
+    enough = replace(evidence, ids=evidence.ids | {"forget": np.arange(n)})
+    assert not any(need.startswith("About") for need in list_needs(enough, found, [], 0))
+    short = replace(evidence, ids=evidence.ids | {"forget": np.arange(n - 1)})
+    assert any(need.startswith("About") for need in list_needs(short, found, [], 0))
+
+
+def test_needs_count_what_the_share_left_asks_for(evidence):
+    found = measure(0.52, 0.56, seen=0.001)
+    effect = found.place.effect
+    reach = (norm.ppf(1 - SETTINGS.alpha) + norm.ppf(SETTINGS.power)) * effect.error
+    allowed = SETTINGS.share_limit * abs(found.sensitivity.effect - 0.5)
+    n = math.ceil(N * (reach * math.hypot(1, SETTINGS.share_limit) / allowed) ** 2)
+    (need,) = [need for need in list_needs(evidence, {"m2": found}, [], 0) if need.startswith("About")]
+    assert need.startswith(f"About {n:,} forget records")
+    weaker = replace(found, sensitivity=replace(found.sensitivity, is_strongest=False))
+    (less,) = [need for need in list_needs(evidence, {"m2": weaker}, [], 0) if need.startswith("About")]
+    assert less != need
+
+
+@pytest.mark.parametrize(("n_held_out", "is_short"), [(38, True), (39, False)])
+def test_five_memorised_records_need_held_out_records_to_be_found(evidence, n_held_out, is_short):
+    # 5 alpha (m + 1) against 10 forget records: 9.75 is short of them, 10 is not
+    changed = replace(evidence, ids=evidence.ids | {"held_out": np.arange(n_held_out)})
+    needs = list_needs(changed, SEEN, [], 0)
+    assert ("At least 40 held-out records, to find as few as five memorised records one by one." in needs) == is_short
+
+
+def test_an_unchanged_model_needs_the_unlearned_one(evidence):
+    untouched = GuardFinding("identical_to_original", "warn", "The same.", "Check.")
+    need = "The unlearned model: the one that was given is the original."
+    assert need in list_needs(evidence, SEEN, [untouched], 0)
+    assert need not in list_needs(evidence, SEEN, [], 0)
+
+
+def test_blindness_needs_losses_layers_records_and_the_original(evidence):
+    blind = {"m2": replace(SEEN["m2"], sensitivity=replace(SEEN["m2"].sensitivity, is_seen=False))}
+    losses, layers = "Losses of all records", "Other layers"
+    original, more = "The original model", "More records: nothing that training leaves"
+
+    def begin(given, found=blind):
+        needs = list_needs(given, found, [], 0)
+        return [word for word in (original, losses, layers, more) if any(need.startswith(word) for need in needs)]
+
+    assert begin(evidence) == [losses, layers, more]
+    assert begin(replace(evidence, original=None)) == [original, losses, layers, more]
+    assert begin(replace(evidence, original=None), SEEN) == []
+    left = {"m2": measure(0.52, 0.56, seen=0.001)}
+    assert begin(replace(evidence, original=None), left) == [original]
+    assert begin(evidence, left) == []
+
+
+def test_no_more_than_all_records_can_be_missed():
+    verdict, reason = decide_all({"m2": measure(0.995, 0.9, seen=0.001)}, {"m2": ("erased", "within")})
+    assert verdict == "erased"
+    assert "up to 100% of them is not excluded" in reason
+    (share,) = re.findall(r"up to (\d+)% of them", decide_all()[1])
+    largest = max(describe(one).largest_distance for one in SEEN.values())
+    assert int(share) == round(200 * largest)
+
+
+def test_a_share_at_the_limit_is_too_much():
+    found = measure(0.52, 0.56, seen=0.001)
+    at = replace(SETTINGS, share_limit=found.share.upper)
+    assert leaves_too_much(found.sensitivity, found.share_upper, at)
+    assert not leaves_too_much(found.sensitivity, found.share_upper, replace(at, share_limit=at.share_limit + 1e-9))
+    assert not leaves_too_much(found.sensitivity, None, SETTINGS)
+    assert not leaves_too_much(None, 2.0, SETTINGS)
+
+
+def test_every_limit_of_a_contrast_counts_itself_in():
+    metric, contrast = describe(measure(0.5)), CONTRASTS["m2"]
+    at = replace(metric, equivalence_p_value=SETTINGS.alpha)
+    assert decide_metric(at, SETTINGS, contrast)[0] == "erased"
+    above = replace(metric, equivalence_p_value=SETTINGS.alpha * 1.001)
+    assert decide_metric(above, SETTINGS, contrast)[0] == "inconclusive"
+    shown = describe(measure(0.8, p_value=0.05))
+    assert decide_metric(shown, SETTINGS, contrast)[0] == "displaced"
+    assert decide_metric(replace(shown, adjusted_p_value=0.0501), SETTINGS, contrast)[0] == "inconclusive"
+
+
+def test_a_contrast_is_new_beyond_twice_the_originals():
+    metric, contrast = describe(measure(0.8, 0.8, p_value=0.001)), CONTRASTS["m2"]
+
+    def trace(effect, before, statistic, lower):
+        strongest = replace(
+            metric.strongest, effect=effect, original_effect=before, original_statistic=statistic, share_lower=lower
+        )
+        return decide_metric(replace(metric, strongest=strongest), SETTINGS, contrast)[0]
+
+    assert trace(0.75, 0.625, 1.0, None) == "residual"  # exactly twice
+    assert trace(0.76, 0.625, 1.0, None) == "displaced"
+    seen = normal_quantile(1 - SETTINGS.alpha / 2)
+    assert trace(0.76, 0.625, seen, None) == "residual"  # the original's own was seen
+    assert trace(0.76, 0.625, -seen, None) == "residual"
+    assert trace(0.76, 0.625, seen, 1.0) == "residual"
+    assert trace(0.76, 0.625, seen, 1.01) == "displaced"  # but this one is shown to be larger

@@ -9,7 +9,7 @@ ifneq ($(wildcard ../shared/data),)
 export RULER_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: setup demo test check format bench slow clean
+.PHONY: setup demo test coverage check format bench slow clean
 
 setup: $(STAMP)
 
@@ -25,6 +25,10 @@ demo: setup
 test: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 -m 'not slow and not gpu and not cluster'
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m 'cluster and not slow' tests/cluster
+
+# Lines and branches that no test of the default suite runs; fails under 92%.
+coverage: setup
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 -m 'not slow and not gpu and not cluster' --cov
 
 slow: setup
 	$(BIN)/python -m pytest -q -m slow
@@ -45,4 +49,4 @@ bench: setup
 	$(BIN)/python -m benchmarks $(ARGS)
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis ruler-demo
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage ruler-demo

@@ -6,9 +6,10 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 from PIL import Image
+from tests.core.readers.saved import make_table, save_dataset
 
 from ruler.core.errors import FileFormatError, InputError, UnknownNameError
-from ruler.core.readers.datasets import is_dataset_folder, read_dataset, read_records
+from ruler.core.readers.datasets import is_dataset_folder, read_dataset
 from ruler.data import load_images, load_texts
 from ruler.data.image_files import read_image_dataset, read_image_folder
 
@@ -60,35 +61,17 @@ def test_folders_without_classes_or_images(tmp_path):
         read_image_folder(tmp_path)
 
 
-def _table(columns, features=None):
-    table = pa.table(columns)
-    metadata = {"huggingface": json.dumps({"info": {"features": features or {}}})}
-    return table.replace_schema_metadata(metadata)
-
-
-def _save(folder, *tables, split=None):
-    """As ``Dataset.save_to_disk`` leaves it: Arrow streams listed in state.json."""
-    folder.mkdir(parents=True, exist_ok=True)
-    names = [f"data-{number:05d}-of-{len(tables):05d}.arrow" for number in range(len(tables))]
-    for name, table in zip(names, tables, strict=True):
-        with pa.OSFile(str(folder / name), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
-            writer.write_table(table)
-    state = {"_data_files": [{"filename": name} for name in names], "_split": split}
-    (folder / "state.json").write_text(json.dumps(state))
-    (folder / "dataset_info.json").write_text("{}")
-
-
 @pytest.fixture
 def images(image_bytes):
     def make(n_images, **changes):
         cells = [{"bytes": image_bytes(seed=number), "path": None} for number in range(n_images)]
-        return _table({"image": cells, "label": [number % 2 for number in range(n_images)]} | changes, LABELLED)
+        return make_table({"image": cells, "label": [number % 2 for number in range(n_images)]} | changes, LABELLED)
 
     return make
 
 
 def test_dataset_in_one_part_is_read_from_all_its_files_and_split(tmp_path, images):
-    _save(tmp_path, images(4), images(6), split="train")
+    save_dataset(tmp_path, images(4), images(6), split="train")
     whole = read_image_dataset(tmp_path)["train"]
     assert whole.images.shape == (10, 4, 4, 3)
     assert (whole.classes, whole.target.tolist()) == (("cat", "dog"), [0, 1, 0, 1, 0, 1, 0, 1, 0, 1])
@@ -97,8 +80,8 @@ def test_dataset_in_one_part_is_read_from_all_its_files_and_split(tmp_path, imag
 
 
 def test_dict_of_parts_keeps_them(tmp_path, images):
-    _save(tmp_path / "train", images(6))
-    _save(tmp_path / "test", images(2))
+    save_dataset(tmp_path / "train", images(6))
+    save_dataset(tmp_path / "test", images(2))
     (tmp_path / "dataset_dict.json").write_text(json.dumps({"splits": ["train", "test"]}))
     parts = load_images(tmp_path, image_size=(2, 3))
     assert (parts.train.images.shape, parts.test.images.shape) == ((6, 2, 3, 3), (2, 2, 3, 3))
@@ -160,18 +143,18 @@ def test_reads_what_datasets_writes_as_splits_and_as_parquet(tmp_path, written):
 )
 def test_labels_in_every_form(tmp_path, image_bytes, columns, features, target):
     cells = [image_bytes(seed=number) for number in range(3)]  # bare bytes are an image too
-    _save(tmp_path, _table({"image": cells} | columns, features))
+    save_dataset(tmp_path, make_table({"image": cells} | columns, features))
     assert read_image_dataset(tmp_path)["all"].target.tolist() == target
 
 
 def test_columns_that_cannot_be_told_apart(tmp_path, image_bytes):
     kinds = {"fine": {"names": ["a"], "_type": "ClassLabel"}, "coarse": {"names": ["a"], "_type": "ClassLabel"}}
-    _save(tmp_path, _table({"image": [image_bytes()], "fine": [0], "coarse": [0]}, kinds))
+    save_dataset(tmp_path, make_table({"image": [image_bytes()], "fine": [0], "coarse": [0]}, kinds))
     with pytest.raises(
         InputError, match="one column 'label' or of type ClassLabel; got fine, coarse among image, fine"
     ):
         read_image_dataset(tmp_path)
-    _save(tmp_path, _table({"photo": [image_bytes()], "label": [0]}))
+    save_dataset(tmp_path, make_table({"photo": [image_bytes()], "label": [0]}))
     with pytest.raises(InputError, match="one column 'image' or of type Image; got none among photo, label"):
         read_image_dataset(tmp_path)
 
@@ -180,7 +163,7 @@ def test_paths_to_files_elsewhere_are_not_followed(tmp_path, images):
     cells = pa.array(
         [{"bytes": None, "path": "/etc/passwd"}], pa.struct([("bytes", pa.binary()), ("path", pa.string())])
     )
-    _save(tmp_path, images(1, image=cells))
+    save_dataset(tmp_path, images(1, image=cells))
     with pytest.raises(
         InputError, match=r"/all/0 must hold the image itself; got a path\. Save the dataset with its images"
     ):
@@ -188,8 +171,8 @@ def test_paths_to_files_elsewhere_are_not_followed(tmp_path, images):
 
 
 def test_texts_of_all_parts(tmp_path):
-    _save(tmp_path / "train", _table({"text": [NOTES[0], NOTES[1]]}))
-    _save(tmp_path / "test", _table({"text": [NOTES[1], None]}))
+    save_dataset(tmp_path / "train", make_table({"text": [NOTES[0], NOTES[1]]}))
+    save_dataset(tmp_path / "test", make_table({"text": [NOTES[1], None]}))
     (tmp_path / "dataset_dict.json").write_text(json.dumps({"splits": ["train", "test"]}))
     texts = load_texts(tmp_path, column="text")
     assert (texts.sentences, texts.n_documents) == (tuple(NOTES), 2)
@@ -200,77 +183,36 @@ def test_texts_of_all_parts(tmp_path):
         load_texts(tmp_path, column="texts")
 
 
-def test_one_part_is_told_where_it_lies(tmp_path):
-    for part in ("train", "test"):
-        _save(tmp_path / part, _table({"text": NOTES}))
-    (tmp_path / "dataset_dict.json").write_text(json.dumps({"splits": ["train", "test"]}))
-    with pytest.raises(InputError, match=r"got train, test\. Name the folder of one, such as .*train\."):
-        read_records(tmp_path, "text")
-    assert read_records(tmp_path / "test", "text") == [{"text": note} for note in NOTES]
-
-
-@pytest.mark.parametrize("name", ["../evil.arrow", "/etc/passwd", "..", "", "a\\b", 7, None])
-def test_files_outside_the_folder_are_refused(tmp_path, name):
-    (tmp_path / "state.json").write_text(json.dumps({"_data_files": [{"filename": name}]}))
-    with pytest.raises(FileFormatError, match=r"files of .* must lie in it; got"):
-        read_dataset(tmp_path)
-    (tmp_path / "dataset_dict.json").write_text(json.dumps({"splits": [name]}))
-    with pytest.raises(FileFormatError, match=r"files of .* must lie in it; got"):
-        read_dataset(tmp_path)
-
-
-def test_broken_files(tmp_path):
-    with pytest.raises(FileFormatError, match="must hold a dataset; got neither"):
-        read_dataset(tmp_path)
-    (tmp_path / "x.parquet").write_bytes(b"no")
-    with pytest.raises(FileFormatError, match=r"x\.parquet must be a sound \.parquet file; it cannot be read"):
-        read_dataset(tmp_path)
-    for content, message in (
-        ("{", "must be a sound JSON file"),
-        ("[1]", "must hold a JSON object; got list"),
-        ('{"_indices_data_files": [{"filename": "i.arrow"}]}', "must hold the rows that it means; got all rows and"),
-        ("[" * 100_000, "must be a sound JSON file"),
-        ("{}", r"state\.json must list something under _data_files; got None"),
-        ('{"_data_files": {"filename": "x"}}', "must list something under _data_files; got {'filename': 'x'}"),
-        ('{"_data_files": [5]}', "files of .* must lie in it; got 5"),
-        ('{"_data_files": [{"filename": "x.parquet"}]}', r"x\.parquet must be a sound Arrow file; it cannot"),
-        ('{"_data_files": [{"filename": "none.arrow"}]}', r"none\.arrow must be a file; got nothing there"),
-    ):
-        (tmp_path / "state.json").write_text(content)
-        with pytest.raises(FileFormatError, match=message):
-            read_dataset(tmp_path)
-
-
 @pytest.mark.parametrize("notes", ["{not json", "[1]", '{"info": {"features": [1]}}', '{"info": null}', "[" * 100_000])
 def test_notes_that_cannot_be_read_leave_a_table(tmp_path, image_bytes, notes):
     table = pa.table({"image": [image_bytes(), image_bytes()], "label": ["a", "b"]})
-    _save(tmp_path, table.replace_schema_metadata({"huggingface": notes}))
+    save_dataset(tmp_path, table.replace_schema_metadata({"huggingface": notes}))
     assert read_image_dataset(tmp_path)["all"].classes == ("a", "b")
 
 
 @pytest.mark.parametrize("labels", [[0, None], [0.5, 1.0]])
 def test_labels_that_are_no_classes_are_not_rounded_to_one(tmp_path, images, labels):
-    _save(tmp_path, images(2, label=labels))
+    save_dataset(tmp_path, images(2, label=labels))
     with pytest.raises(InputError, match="target column 'label' must"):
         read_image_dataset(tmp_path)
 
 
 def test_parts_that_do_not_fit_together(tmp_path, images):
-    _save(tmp_path / "a", images(2), images(2).rename_columns(["image", "kind"]))
+    save_dataset(tmp_path / "a", images(2), images(2).rename_columns(["image", "kind"]))
     with pytest.raises(FileFormatError, match=r"files of .*a must all have the same columns; got others"):
         read_dataset(tmp_path / "a")
     for name in ("train-0", "train-1"):
         pyarrow.parquet.write_table(pa.table({name: [1]}), tmp_path / f"{name}.parquet")
     with pytest.raises(FileFormatError, match="must all have the same columns; got others"):
         read_dataset(tmp_path)
-    _save(tmp_path / "b" / "train", _table({"text": NOTES}))
-    _save(tmp_path / "b" / "test", _table({"note": NOTES}))
+    save_dataset(tmp_path / "b" / "train", make_table({"text": NOTES}))
+    save_dataset(tmp_path / "b" / "test", make_table({"note": NOTES}))
     (tmp_path / "b" / "dataset_dict.json").write_text(json.dumps({"splits": ["train", "test"]}))
     with pytest.raises(FileFormatError, match="must all have the same columns; got others"):
         load_texts(tmp_path / "b", column="text")
     (tmp_path / "b" / "dataset_dict.json").write_text('{"splits": []}')
     with pytest.raises(FileFormatError, match=r"must list something under splits; got \[\]"):
         load_texts(tmp_path / "b", column="text")
-    _save(tmp_path / "c", images(2).slice(0, 0))
+    save_dataset(tmp_path / "c", images(2).slice(0, 0))
     with pytest.raises(InputError, match="must have rows, and columns of different names; got 0 rows"):
         read_image_dataset(tmp_path / "c")

@@ -144,6 +144,19 @@ def test_the_share_is_asked_of_the_contrast_that_sees_best():
     assert judge(found, SETTINGS)[0] == "inconclusive"
     weaker = replace(found, sensitivity=replace(found.sensitivity, is_strongest=False))
     assert judge(weaker, SETTINGS)[0] == "erased"
+    again = replace(weaker, p_value=0.04, adjusted_p_value=0.04)  # seen before and still seen: asked as well
+    assert found.share.lower < 0.5 < found.share.upper
+    verdict, reason = judge(again, SETTINGS)
+    assert verdict == "inconclusive"
+    assert "may be left" in reason
+
+
+def test_a_model_that_only_the_loss_could_see_says_so():
+    only_loss = {"loss": measure(0.5, 0.8, name="loss", seen=0.001)}
+    verdict, reason = decide_all(only_loss, {"loss": ("erased", "within")})
+    assert verdict == "erased"
+    assert "No representation showed them." in reason
+    assert "No representation" not in decide_all()[1]
 
 
 def test_a_share_that_may_be_left_keeps_the_verdict_open():
@@ -339,10 +352,11 @@ def test_no_more_than_all_records_can_be_missed():
 def test_a_share_at_the_limit_is_too_much():
     found = measure(0.52, 0.56, seen=0.001)
     at = replace(SETTINGS, share_limit=found.share.upper)
-    assert leaves_too_much(found.sensitivity, found.share_upper, at)
-    assert not leaves_too_much(found.sensitivity, found.share_upper, replace(at, share_limit=at.share_limit + 1e-9))
-    assert not leaves_too_much(found.sensitivity, None, SETTINGS)
-    assert not leaves_too_much(None, 2.0, SETTINGS)
+    assert leaves_too_much(found.sensitivity, found.share_upper, 1.0, at)
+    more = replace(at, share_limit=at.share_limit + 1e-9)
+    assert not leaves_too_much(found.sensitivity, found.share_upper, 1.0, more)
+    assert not leaves_too_much(found.sensitivity, None, 0.0, SETTINGS)
+    assert not leaves_too_much(None, 2.0, 0.0, SETTINGS)
 
 
 def test_every_limit_of_a_contrast_counts_itself_in():

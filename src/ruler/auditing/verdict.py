@@ -75,8 +75,8 @@ def decide_metric(metric: MetricFinding, settings: AuditSettings, contrast: Cont
 
     Residual and displaced need a difference that holds after correction for all contrasts. One that is shown to lie
     within the margin is excused, unless most of the original's contrast is shown to be left. Erased needs place and
-    spread shown to be within the margin and, of the contrast that was seen best in the positive control, a small share
-    left. A contrast that was seen only just could not show that of any model.
+    spread shown to be within the margin and a small share left, if the contrast is the one that was seen best in the
+    positive control, or was seen there and is seen again. One that was seen only just could not show that of any model.
 
     Args:
         metric: The numbers of the contrast.
@@ -96,7 +96,7 @@ def decide_metric(metric: MetricFinding, settings: AuditSettings, contrast: Cont
     if not is_within:
         return "inconclusive", _explain_doubt(metric, strongest, settings)
     within = f"Place and spread of the scores are shown to lie within the margin of {settings.margin:g} around AUC 0.5."
-    if leaves_too_much(metric.sensitivity, metric.share_left_upper, settings):
+    if leaves_too_much(metric.sensitivity, metric.share_left_upper, metric.adjusted_p_value, settings):
         return "inconclusive", (
             f"{within} But up to {metric.share_left_upper:.0%} of {_name_control(metric.sensitivity)} contrast may be "
             f"left, and at most {settings.share_limit:.0%} may."
@@ -104,19 +104,25 @@ def decide_metric(metric: MetricFinding, settings: AuditSettings, contrast: Cont
     return "erased", within
 
 
-def leaves_too_much(sensitivity: Sensitivity | None, upper: float | None, settings: AuditSettings) -> bool:
-    """Whether this is the contrast that sees best, and its share left is not shown to be below the limit."""
-    if upper is None or sensitivity is None or not sensitivity.is_strongest:
+def leaves_too_much(
+    sensitivity: Sensitivity | None, upper: float | None, adjusted_p_value: float, settings: AuditSettings
+) -> bool:
+    """Whether the share left of a contrast is asked for, and not shown to be below the limit.
+
+    It is asked of the contrast that sees best, and of every one that sees and still tells forget records apart.
+    """
+    if upper is None or sensitivity is None or not sensitivity.is_seen:
         return False
-    return not upper < settings.share_limit
+    is_asked = sensitivity.is_strongest or adjusted_p_value <= settings.alpha
+    return is_asked and not upper < settings.share_limit
 
 
 def decide_overall(report: Report, contrasts: Mapping[str, Contrast] = CONTRASTS) -> tuple[Verdict, str]:
     """The verdict of all deciding contrasts together, from their own verdicts.
 
     Erased is a strong claim: an oracle, every deciding contrast within the margin, at least one that was seen in
-    the positive control, a small share left of the one that was seen best, no flagged record, a model that still works
-    and was changed.
+    the positive control, a small share left of the one that was seen best and of every one that is seen again, no
+    flagged record, a model that still works and was changed.
     """
     guards, metrics = report.guards, report.metrics
     failed = [guard for guard in guards if guard.severity == "fail"]
@@ -145,11 +151,12 @@ def decide_overall(report: Report, contrasts: Mapping[str, Contrast] = CONTRASTS
     names = ", ".join(contrasts[name].title.lower() for name in deciding)
     layers = report.provenance.get("layers")
     where = f" at {', '.join(layers)}" if layers else ""
+    hidden = "" if any(contrasts[name].is_by_layer for name in seen) else "No representation showed them. "
     missed = min(1.0, 2 * max(metric.largest_distance for metric in deciding.values()))
     return "erased", (
         f"By {names}{where}, forget records are like records that were never trained on, within the margin; "
         f"{_name_control(next(iter(seen.values())))} records could be told apart by "
-        f"{', '.join(contrasts[name].title.lower() for name in seen)}. "
+        f"{', '.join(contrasts[name].title.lower() for name in seen)}. {hidden}"
         f"A mark on up to {missed:.0%} of them is not excluded."
     )
 
@@ -199,7 +206,9 @@ def list_needs(
     if any(guard.name == UNTOUCHED for guard in guards):
         needs.append("The unlearned model: the one that was given is the original.")
     is_blind = not any(one.sensitivity and one.sensitivity.is_seen for one in found.values())
-    too_much = any(leaves_too_much(one.sensitivity, one.share_upper, settings) for one in found.values())
+    too_much = any(
+        leaves_too_much(one.sensitivity, one.share_upper, one.adjusted_p_value, settings) for one in found.values()
+    )
     if evidence.has_held_out and not evidence.has_original and (is_blind or too_much):
         needs.append("The original model, so that it can be seen how well its forget records can be told apart.")
     if evidence.has_held_out and is_blind:
@@ -237,7 +246,8 @@ def _count_wanted(found: Measurement, settings: AuditSettings, n_contrasts: int)
     """Forget records that all claims of this contrast need, if they are true: the margin, and the share left."""
     effect = found.place.effect
     wanted = count_needed(effect, settings.margin, alpha=settings.alpha, power=settings.power, n_tests=2 * n_contrasts)
-    if found.sensitivity is None or not leaves_too_much(found.sensitivity, found.share_upper, settings):
+    p_value = found.adjusted_p_value
+    if found.sensitivity is None or not leaves_too_much(found.sensitivity, found.share_upper, p_value, settings):
         return wanted
     allowed = settings.share_limit * abs(found.sensitivity.effect - 0.5)
     reach = (normal_quantile(1 - settings.alpha) + normal_quantile(settings.power)) * effect.error

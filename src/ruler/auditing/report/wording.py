@@ -262,7 +262,8 @@ def explain_share_limit(settings: AuditSettings) -> str:
     """What the limit of the share left is, what it means, and who chose it."""
     return (
         f"The limit of the share left is {settings.share_limit:.0%}: for a verdict of erased, less than that may be "
-        f"left of the contrast that is seen best in the positive control (confidence {1 - settings.alpha:.0%}). "
+        f"left of the contrast that is seen best in the positive control, and of every other that is seen there and in "
+        f"the audited model (confidence {1 - settings.alpha:.0%}). "
         f"Chosen by: {name_chooser('share_limit', settings)}."
     )
 
@@ -292,12 +293,14 @@ def explain_sensitivity(metric: MetricFinding, settings: AuditSettings) -> str:
     amount = f"At most {format_share(upper)} of it is left" if upper > 0 else "Nothing of it is left"
     if math.isinf(upper):
         amount = "No upper limit can be given for how much of it is left"
-    if not metric.sensitivity.is_strongest:
+    is_again = metric.adjusted_p_value <= settings.alpha
+    if not metric.sensitivity.is_strongest and not is_again:
         return f"Seen here. {amount}. The share of the contrast that is seen best decides."
+    seen = "Seen best here" if metric.sensitivity.is_strongest else "Seen here, and again in the audited model"
     if math.isinf(upper):
-        return f"Seen best here. {amount}, so it may exceed the limit of {limit}."
+        return f"{seen}. {amount}, so it may exceed the limit of {limit}."
     side = "under" if upper < settings.share_limit else "not under"
-    return f"Seen best here. {amount}, which is {side} the limit of {limit}."
+    return f"{seen}. {amount}, which is {side} the limit of {limit}."
 
 
 def format_share(share: float | None) -> str:

@@ -213,3 +213,19 @@ def test_what_a_screen_reader_hears(open_report):
     assert page.get_by_role("table", name="40 forget records").count() == 1
     levels = page.evaluate("[...document.querySelectorAll('h1,h2,h3,h4')].map(one => Number(one.tagName[1]))")
     assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
+
+
+def test_all_records_are_printed(open_report):
+    page = open_report(make_report(n_forget=400))
+    assert page.locator("[data-table=records] tbody tr").count() == 25
+    page.locator("[data-table=records] [data-search]").fill("patient-00001")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.locator("[data-table=records] tbody tr").count() == 400
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.locator("[data-table=records] tbody tr").count() == 1
+
+
+def test_the_pdf_holds_all_records(tmp_path, chromium):
+    short, long = (make_report(n_forget=n).save(tmp_path / str(n), also=["pdf"]) / "report.pdf" for n in (20, 400))
+    assert short.read_bytes()[:5] == b"%PDF-"
+    assert long.stat().st_size > 2 * short.stat().st_size

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 import ruler
 from ruler.cli.app import app
 
-VERBS = ("demo", "audit", "reproduce", "data list", "data fetch", "data check")
+VERBS = ("demo", "audit", "verify", "keygen", "reproduce", "data list", "data fetch", "data check")
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import typer
 
 import ruler
 from ruler.cli import audit as audit_verb
-from ruler.cli import data
+from ruler.cli import data, keygen, verify
 from ruler.cli.demo import demo
 from ruler.cli.reproduce import EXAMPLE, SpreadCommand, reproduce
 from ruler.core.errors import InputError
@@ -20,6 +20,8 @@ app = typer.Typer(
 )
 app.command(epilog="Example: ruler demo --out ruler-demo")(demo)
 app.command(cls=audit_verb.AuditCommand, epilog=audit_verb.EXAMPLE)(audit_verb.audit)
+app.command(epilog=verify.EXAMPLE)(verify.verify)
+app.command(epilog=keygen.EXAMPLE)(keygen.keygen)
 app.command(cls=SpreadCommand, epilog=EXAMPLE)(reproduce)
 app.add_typer(data.app, name="data")
 

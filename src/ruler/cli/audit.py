@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -18,7 +18,7 @@ from ruler.core.errors import InputError
 from ruler.core.terminal import show_json
 
 if TYPE_CHECKING:
-    from ruler.auditing.findings import Report
+    from ruler.auditing.findings import Extra, Report
     from ruler.auditing.settings import AuditSettings
     from ruler.core.cluster import ClusterSettings
     from ruler.core.readers.pins import PinnedInputs
@@ -91,6 +91,13 @@ def audit(
     job_cpus: Annotated[int | None, typer.Option(help="With ray: cores per job, by default 1.")] = None,
     job_gpus: Annotated[float | None, typer.Option(help="With ray: share of a GPU per job, by default none.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("ruler-audit-report"),
+    sign: Annotated[
+        Path | None, typer.Option(help="Private key of `ruler keygen`: signs the report, for `ruler verify --key`.")
+    ] = None,
+    also: Annotated[
+        list[str] | None,
+        typer.Option(metavar="<str>", help="Save the report as pdf (needs Chromium), sarif or junit too; repeat it."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON instead of the summary.")] = False,
     quiet: Annotated[
         bool,
@@ -125,6 +132,10 @@ def audit(
         raise InputError(f"--out must be a folder; got the file {out}. Choose another name.")
     if as_json and quiet:
         raise InputError("--json must not be used with --quiet; got both. Leave one of them out.")
+    from ruler.auditing.report.files import check_extras
+
+    extras = check_extras(also or (), "--also")
+    key = _check_key(sign)
     if config is not None and (unlearned or oracle or original or groups):
         raise InputError(f"files must be named either in {config} or by options; got both. Leave one of them out.")
     if config is None and unlearned is None:
@@ -150,7 +161,7 @@ def audit(
             named = {"unlearned": unlearned, "oracle": oracle, "original": original, "groups": groups}
             places = {name: place for name, place in named.items() if place}
             report = _audit_folders(places, AuditSettings(**options), search)
-    _tell(report, out, as_json=as_json, quiet=quiet)
+    _tell(report, out, key, extras, as_json=as_json, quiet=quiet)
     is_allowed = allow_inconclusive and report.verdict == "inconclusive"
     raise typer.Exit(0 if is_allowed else _EXIT_OF[report.verdict])
 
@@ -188,10 +199,12 @@ def _audit_config(
     config, settings = read_config(path, AuditSettings)
     settings = replace(settings, **options)
     places = list_places(config, path.parent)
+    declared = config.evidence.model_dump(exclude_none=True) if config.evidence else {}
     if config.embeddings is not None:
         if layers:
             raise InputError(f"--layer must be used with [models]; got [embeddings] in {path}. Leave it out.")
-        return _audit_folders(places, settings, search, strata=config.embeddings.strata)
+        report = _audit_folders(places, settings, search, strata=config.embeddings.strata)
+        return replace(report, declared=declared)
     pins = pin_inputs(places)
     arguments = load_bundle(config, path.parent)
     chosen = layers or (config.models.layer if config.models else None)
@@ -203,7 +216,7 @@ def _audit_config(
         settings=settings,
         search=search,
     )
-    return _note_files(report, places, pins)
+    return replace(_note_files(report, places, pins), declared=declared)
 
 
 def _audit_folders(
@@ -233,9 +246,20 @@ def _note_files(report: "Report", files: "Places", pins: "PinnedInputs") -> "Rep
     return replace(report, provenance={**report.provenance, "files": noted, "inputs": pins.describe()})
 
 
-def _tell(report: "Report", out: Path, *, as_json: bool, quiet: bool) -> None:
+def _check_key(path: Path | None) -> Path | None:
+    """The key, if it can sign: better to know before a long audit than after."""
+    if path is not None:
+        from ruler.auditing.seal.signature import load_private_key
+
+        load_private_key(path)
+    return path
+
+
+def _tell(
+    report: "Report", out: Path, key: Path | None, extras: "Sequence[Extra]", *, as_json: bool, quiet: bool
+) -> None:
     try:
-        folder = report.save(out)
+        folder = report.save(out, sign_with=key, also=extras)
     except OSError as error:
         raise InputError(f"--out must be a folder that can be written; got {out} ({error.strerror}).") from error
     if as_json:

@@ -6,12 +6,13 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ruler.auditing.findings import Extra, Report
 from ruler.auditing.report.display import make_encodable
+from ruler.auditing.report.pdf import find_browser, print_page
 from ruler.core.errors import FileFormatError, InputError
 from ruler.core.optional import load_optional
 
@@ -40,9 +41,7 @@ def save_report(report: Report, folder: Path, *, sign_with: Path | None = None, 
         InputError: The folder, or one of the names in it, is something else already; or an extra that is not known.
         FileFormatError: Not a private key.
     """
-    for extra in also:
-        if extra not in EXTRA_NAMES:
-            raise InputError(f"also must be one of {', '.join(EXTRA_NAMES)}; got {extra!r}.")
+    check_extras(also, "also")
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
         raise InputError(f"folder must be a folder; got the file {folder}. Choose another name.")
@@ -57,8 +56,6 @@ def save_report(report: Report, folder: Path, *, sign_with: Path | None = None, 
         for name, text in contents.items():
             (aside / name).write_bytes(text)
         if "pdf" in also:
-            from ruler.auditing.report.pdf import print_page
-
             contents["report.pdf"] = print_page(aside / "report.html", aside / "report.pdf")
         for name, text in _seal(contents, content, key).items():
             contents[name] = text
@@ -74,6 +71,27 @@ def save_report(report: Report, folder: Path, *, sign_with: Path | None = None, 
     finally:
         shutil.rmtree(aside, ignore_errors=True)
     return folder
+
+
+def check_extras(names: Iterable[str], argument: str) -> list[Extra]:
+    """The kinds of files that a report is saved as beside the usual ones, checked; a PDF needs a browser.
+
+    Raises:
+        InputError: Another kind, or a PDF without a Chromium.
+
+    Example:
+        >>> check_extras(["word"], "also")
+        Traceback (most recent call last):
+        ruler.core.errors.InputError: also must be one of pdf, sarif, junit; got 'word'.
+    """
+    found: list[Extra] = []
+    for name in names:
+        if name not in EXTRA_NAMES:
+            raise InputError(f"{argument} must be one of {', '.join(EXTRA_NAMES)}; got {name!r}.")
+        if name == "pdf":
+            find_browser()
+        found.append(name)
+    return found
 
 
 def _render(report: Report, also: Sequence[Extra]) -> tuple[dict[str, bytes], "Content"]:

@@ -23,9 +23,19 @@ _OPTIONS = (
 _SECONDS = 120
 
 
-def find_browser() -> str | None:
-    """The path of a Chromium; None where none is installed."""
-    return next(filter(None, map(shutil.which, _BROWSERS)), None)
+def find_browser() -> str:
+    """The path of a Chromium.
+
+    Raises:
+        InputError: None is installed.
+    """
+    browser = next(filter(None, map(shutil.which, _BROWSERS)), None)
+    if browser is None:
+        raise InputError(
+            f"report.pdf must be printed by Chromium; got none of {', '.join(_BROWSERS)} on PATH. "
+            "Install one, or leave the PDF out and print report.html."
+        )
+    return browser
 
 
 def print_page(page: Path, pdf: Path) -> bytes:
@@ -35,11 +45,6 @@ def print_page(page: Path, pdf: Path) -> bytes:
         InputError: There is no Chromium, or it fails.
     """
     browser = find_browser()
-    if browser is None:
-        raise InputError(
-            f"report.pdf must be printed by Chromium; got none of {', '.join(_BROWSERS)} on PATH. "
-            "Install one, or leave the PDF out and print report.html."
-        )
     with tempfile.TemporaryDirectory(prefix="ruler-print-") as profile:
         options = [*_OPTIONS, f"--user-data-dir={profile}", f"--print-to-pdf={pdf}", page.absolute().as_uri()]
         try:

@@ -14,6 +14,34 @@ DECLARED = "declared by whoever ran the audit, not verified"
 TESTS = {"permutation": "permutation test", "hybrid": "hybrid test (several oracles)", "none": "no test"}
 SEVERITIES = {"fail": "Failed", "warn": "Warning", "note": "Note"}
 SOURCES = {"original": "original model", "known members": "known members"}
+DECLARATIONS = {
+    "run_by": "Audit run by",
+    "run_for": "Run for",
+    "request": "Request",
+    "model": "Model",
+    "oracle_made": "How the oracle was made",
+    "oracle_declared_by": "Oracle declared by",
+    "held_out_declared_by": "Held-out records declared by",
+}
+GLOSSARY = {
+    "AUC": "The chance that a forget record scores above a held-out record; 0.5 means that they cannot be told apart.",
+    "Contrast": "One score per record by which forget and held-out records are compared. Some contrasts decide the "
+    "verdict, others describe.",
+    "Equivalence": "A difference that is shown to be smaller than the margin, not one that was merely not found.",
+    "Forget records": "Records that the model was asked to forget.",
+    "Guard": "A check of the evidence itself: of the files, not of the model.",
+    "Held-out records": "Records that no model was trained on: how a model treats what it never saw.",
+    "Margin": "The largest distance of an AUC from 0.5 that counts as no difference.",
+    "Oracle": "The same model, trained from the start without the forget records.",
+    "Original model": "The model before unlearning.",
+    "p": "The chance of a difference at least this large if there were none.",
+    "Positive control": "Records that training must have marked. A contrast that is blind to them proves nothing by "
+    "seeing nothing elsewhere.",
+    "q": "p corrected for the number of records: the expected share of false alarms.",
+    "Retain records": "Records that the model was trained on and may keep.",
+    "Share left": "How much of the contrast in the positive control is still there: 0% none, 100% all.",
+    "Spread": "How far scores scatter around their middle.",
+}
 _MOST_NAMED = 4
 
 _HEADLINES = {
@@ -247,6 +275,32 @@ def explain_limits(report: Report) -> str:
     """What the verdict does not mean."""
     unseen = [contrast.if_absent for name, contrast in CONTRASTS.items() if name not in report.metrics]
     return " ".join(filter(None, [_LIMITS[report.verdict], *(unseen if report.verdict == "erased" else [])]))
+
+
+def list_limitations(report: Report) -> list[str]:
+    """All that limits what this report shows, the verdict's own limits first."""
+    deciding = join_names([name_contrast(metric.name) for metric in list_metrics(report, is_deciding=True)])
+    found = [
+        explain_limits(report),
+        f"It covers {deciding or 'no contrast'} at {describe_layers(report)}. Nothing else was looked at: no "
+        "other layer, and no other attack.",
+        "RULER measured the files that it was given. Whether they belong to the model in use, whether the oracle was "
+        "trained without the forget records, and whether no model was trained on the held-out records, was "
+        f"{DECLARED}.",
+    ]
+    if report.verdict != "erased":
+        found += [contrast.if_absent for name, contrast in CONTRASTS.items() if name not in report.metrics]
+    if n_unmatched := report.provenance.get("n_unmatched"):
+        found.append(f"{n_unmatched} held-out records were left out so that forget and held-out records match.")
+    if report.settings.n_reference is not None:
+        found.append(f"M4 was ranked among {report.settings.n_reference:,} retain records drawn at random, not all.")
+    return [*filter(None, found), "It is a measurement of one model at one time, not a legal finding."]
+
+
+def list_declarations(report: Report) -> list[tuple[str, str]]:
+    """What whoever ran the audit declares about it, and who chose the margin."""
+    known = [(DECLARATIONS.get(name, name.replace("_", " ")), text) for name, text in report.declared.items()]
+    return [*known, ("Margin chosen by", name_chooser("margin", report.settings))]
 
 
 def explain_margin(settings: AuditSettings) -> str:

@@ -58,8 +58,21 @@ class EmbeddingsTable(BaseModel):
     strata: str | None = None
 
 
+class EvidenceTable(BaseModel):
+    """``[evidence]``: what whoever runs the audit declares about it. The report shows it and verifies none of it."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, str_max_length=2000, str_min_length=1)
+    run_by: str | None = None
+    run_for: str | None = None
+    request: str | None = None
+    model: str | None = None
+    oracle_made: str | None = None
+    oracle_declared_by: str | None = None
+    held_out_declared_by: str | None = None
+
+
 class AuditConfig(BaseModel):
-    """The whole file: ``[embeddings]``, or ``[models]`` with ``[data]``; ``groups`` and ``[settings]`` as needed."""
+    """The whole file: ``[embeddings]``, or ``[models]`` with ``[data]``; ``groups``, ``[settings]``, ``[evidence]``."""
 
     model_config = _STRICT
     embeddings: EmbeddingsTable | None = None
@@ -67,6 +80,7 @@ class AuditConfig(BaseModel):
     data: DataTable | None = None
     settings: Any = None
     groups: str | None = None
+    evidence: EvidenceTable | None = None
 
 
 def read_config(path: Path, settings: type[S]) -> tuple[AuditConfig, S]:
@@ -217,7 +231,7 @@ def _explain(error: ValidationError, path: Path, settings: list[str]) -> str:
         return f"{path} must hold sound values; got {place}: {first['msg']}."
     table, key = ".".join(map(str, first["loc"][:-1])), str(first["loc"][-1])
     tables: dict[str, type[BaseModel]] = {"": AuditConfig, "models": ModelsTable, "data": DataTable}
-    tables["embeddings"] = EmbeddingsTable
+    tables |= {"embeddings": EmbeddingsTable, "evidence": EvidenceTable}
     known = settings if table == "settings" else list(tables[table].model_fields)
     near = difflib.get_close_matches(key, known, n=1)
     old = _OLD_EMBEDDINGS.fullmatch(key) if table == "embeddings" else None

@@ -1,6 +1,7 @@
 "use strict";
 (() => {
   const collator = new Intl.Collator(undefined, { numeric: true, sensitivity: "base" });
+  const MOST_PRINTED = 10000; // on paper all records are listed, as an annex
   const isText = (column) => column.kind === "text" || column.kind === "finding";
 
   // The same rules as display.py, so that the first page does not change when the script takes over.
@@ -42,6 +43,7 @@
     let order = Array.from({ length: nRows }, (_, row) => row);
     let shown = order;
     let page = 0;
+    let isPrinting = false;
 
     function sort(column, isDescending) {
       const cells = values[column.key];
@@ -70,7 +72,7 @@
     }
 
     function render() {
-      const size = Number(find("size").value);
+      const size = isPrinting ? MOST_PRINTED : Number(find("size").value);
       const nPages = Math.max(1, Math.ceil(shown.length / size));
       page = Math.min(Math.max(page, 0), nPages - 1);
       const rows = shown.slice(page * size, (page + 1) * size);
@@ -115,6 +117,8 @@
     find("size").addEventListener("change", select);
     find("previous").addEventListener("click", () => { page -= 1; render(); });
     find("next").addEventListener("click", () => { page += 1; render(); });
+    addEventListener("beforeprint", () => { isPrinting = true; shown = order; page = 0; render(); });
+    addEventListener("afterprint", () => { isPrinting = false; select(); });
     root.querySelector(".controls").hidden = false;
     find("page-note").textContent = "; select a heading to sort by it";
     render();

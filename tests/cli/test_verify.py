@@ -1,0 +1,132 @@
+"""`ruler keygen`, `ruler audit --sign` and `ruler verify` as a user runs them."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+
+import ruler.cli
+
+
+@pytest.fixture
+def run(monkeypatch, capsys, tmp_path):
+    """Run `ruler` in an empty folder; gives exit status, stdout and stderr."""
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["ruler", *map(str, words)])
+        with pytest.raises(SystemExit) as stop:
+            ruler.cli.main()
+        captured = capsys.readouterr()
+        return stop.value.code or 0, captured.out, captured.err
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("NO_COLOR", "1")
+    return run
+
+
+@pytest.fixture
+def bundle(tmp_path):
+    """Folders of embeddings, and a TOML file that names them and says who ran the audit."""
+    random = np.random.default_rng(0)
+    rows = {side: random.normal(size=(n, 6)) for side, n in (("forget", 40), ("retain", 90), ("held_out", 80))}
+    for model, shift in (("unlearned", 0.8), ("oracle", 0.0)):
+        (tmp_path / model).mkdir()
+        for side, part in rows.items():
+            moved = part + 0.1 * random.normal(size=part.shape) + (shift if side == "forget" else 0.0)
+            np.save(tmp_path / model / f"{side}.npy", moved)
+    (tmp_path / "audit.toml").write_text(
+        '[embeddings]\nunlearned = "unlearned"\noracle = "oracle"\n'
+        '[settings]\nmargin_chosen_by = "the data protection officer, 3 March"\nn_permutations = 99\n'
+        '[evidence]\nrun_by = "A. Auditor <script>"\nrequest = "DSR-17"\noracle_made = "retrained from seed 0"\n'
+    )
+    return tmp_path / "audit.toml"
+
+
+def test_a_sealed_report_is_verified(run, bundle, tmp_path):
+    code, out, _ = run("keygen", "--out", "keys")
+    assert code == 0
+    assert "key id: " in out
+    code, _, err = run("audit", bundle, "--sign", "keys/ruler-key.pem", "--also", "junit", "--out", "report")
+    assert code == 1, err  # residual
+    code, out, err = run("verify", "report", "--key", "keys/ruler-key.pub.pem")
+    assert (code, err) == (0, "")
+    assert "holds  signature: The report was signed by the key" in out
+    assert out.endswith("Everything that was checked holds.\n")
+    code, out, _ = run("verify", "report")
+    assert code == 0
+    assert "Not checked: signature." in out
+
+
+def test_what_was_changed_is_said_and_ends_with_1(run, bundle, tmp_path):
+    run("audit", bundle, "--out", "report")
+    page = tmp_path / "report" / "report.html"
+    page.write_text(page.read_text().replace("residual", "erased"))
+    code, out, _ = run("verify", "report")
+    assert code == 1
+    assert "DOES NOT HOLD  files: report.html was changed after the report was saved." in out
+    assert "Do not rely on this report" in out
+
+
+def test_names_of_added_files_cannot_steer_the_terminal(run, bundle, tmp_path):
+    run("audit", bundle, "--out", "report")
+    (tmp_path / "report" / "evil\x1b[2J.txt").touch()
+    code, out, _ = run("verify", "report")
+    assert code == 1
+    assert "\x1b" not in out
+    assert "evil" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "phrase"),
+    [
+        (("verify", "nowhere"), "must be a folder that an audit wrote"),
+        (("verify", ".", "--key", "no.pem"), "must be the public half of an Ed25519 key"),
+        (("audit", "audit.toml", "--sign", "no.pem"), "must be the private half of an Ed25519 key"),
+        (("audit", "audit.toml", "--also", "word"), "--also must be one of pdf, sarif, junit; got 'word'"),
+    ],
+)
+def test_misuse_is_one_line_and_exit_2(run, bundle, tmp_path, words, phrase):
+    code, out, err = run(*words)
+    assert code == 2
+    assert out == ""
+    assert phrase in err
+    assert len(err.splitlines()) == 1
+    assert not (tmp_path / "ruler-audit-report").exists()
+
+
+def test_a_pdf_without_a_browser_is_refused_before_the_audit(run, bundle, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    code, _, err = run("audit", bundle, "--also", "pdf")
+    assert code == 2
+    assert "must be printed by Chromium; got none of chromium" in err
+
+
+def test_keys_are_not_overwritten(run):
+    assert run("keygen")[0] == 0
+    code, _, err = run("keygen")
+    assert code == 2
+    assert "Keys are never overwritten" in err
+
+
+def test_declarations_are_shown_as_declared(run, bundle, tmp_path):
+    run("audit", bundle, "--out", "report")
+    content = json.loads((tmp_path / "report" / "report.json").read_text())
+    assert content["declared"]["request"] == "DSR-17"
+    page = (tmp_path / "report" / "report.html").read_text()
+    declared = page[page.index('id="declared"') : page.index('id="effect"')]
+    for words in (
+        "A. Auditor &lt;script&gt;",
+        "How the oracle was made",
+        "the data protection officer, 3 March",
+        "verified none of it",
+    ):
+        assert words in declared
+
+
+def test_an_unknown_declaration_is_refused_with_the_near_one(run, bundle):
+    bundle.write_text(bundle.read_text().replace("run_by", "ran_by"))
+    code, _, err = run("audit", bundle)
+    assert code == 2
+    assert "Did you mean 'run_by'?" in err

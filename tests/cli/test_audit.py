@@ -321,7 +321,7 @@ def test_out_must_be_a_folder(run, tmp_path):
     (tmp_path / "taken").write_text("")
     words = write_rows(tmp_path, make_rows())
     assert_refused(tmp_path, run(*words, "--out", tmp_path / "taken"), "--out must be a folder; got the file")
-    assert_refused(tmp_path, run(*words, "--out", tmp_path / "taken" / "in"), "--out must be a folder that can be")
+    assert_refused(tmp_path, run(*words, "--out", tmp_path / "taken" / "in"), "must be writable; got: Not a directory")
 
 
 # Groups

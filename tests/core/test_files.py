@@ -1,8 +1,11 @@
+import errno
 import os
+import re
 
 import pytest
 
-from ruler.core.files import write_atomically
+from ruler.core.errors import FileFormatError, WriteError
+from ruler.core.files import check_writable, write_atomically, writing_safely
 
 
 def test_replaces_a_file_whole_and_makes_folders(tmp_path):
@@ -21,3 +24,37 @@ def test_a_failing_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypa
         write_atomically(path, "new")
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == ["b.txt"]
+
+
+@pytest.mark.parametrize(
+    ("number", "advice"),
+    [
+        (errno.ENOSPC, "Free some space there"),
+        (errno.EDQUOT, "Free some space there"),
+        (errno.EROFS, "Check the rights"),
+        (errno.EACCES, "Check the rights"),
+        (errno.EIO, "Choose another folder"),
+    ],
+)
+def test_what_the_disk_says_becomes_one_line_with_advice(tmp_path, monkeypatch, number, advice):
+    def refuse(*args):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "replace", refuse)
+    line = f"b.txt must be writable; got: {os.strerror(number)}. {advice}"
+    with pytest.raises(WriteError, match=re.escape(line)):
+        write_atomically(tmp_path / "b.txt", "new")
+    assert os.listdir(tmp_path) == []
+
+
+def test_errors_of_our_own_pass_while_something_is_written(tmp_path):
+    with pytest.raises(FileFormatError, match="broken"), writing_safely(tmp_path):
+        raise FileFormatError("broken")
+
+
+def test_a_folder_is_checked_before_it_is_made(tmp_path):
+    check_writable(tmp_path / "a" / "b")
+    assert os.listdir(tmp_path) == []
+    (tmp_path / "file").write_text("")
+    with pytest.raises(WriteError, match="must be writable; got: it is a file"):
+        check_writable(tmp_path / "file")

@@ -1,6 +1,7 @@
 """Each home, played by a local server that hands out small files in the published form."""
 
 import dataclasses
+import errno
 import gzip
 import hashlib
 import io
@@ -16,7 +17,7 @@ import pandas as pd
 import pytest
 from scipy.io import savemat
 
-from ruler.core.errors import DataMismatchError, DownloadError, FileFormatError, InputError
+from ruler.core.errors import DataMismatchError, DownloadError, FileFormatError, InputError, WriteError
 from ruler.data import DATASETS, RemoteFile, check_gender, list_datasets, load_faces, load_images, load_tabular
 from ruler.data.faces import fetch_faces
 from ruler.data.homes import (
@@ -493,3 +494,12 @@ def test_openml_out_of_reach(monkeypatch, error, capsys):
     with pytest.raises(DownloadError, match=r"Phoneme must come from OpenML 1489; got .*put tabular/phoneme\.csv\.gz"):
         load_tabular("phoneme", progress=True)
     assert capsys.readouterr().err == "Fetching Phoneme (OpenML 1489) ...\n"
+
+
+def test_a_full_disk_is_not_blamed_on_the_connection(monkeypatch):
+    def fail(**_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("sklearn.datasets.fetch_openml", fail)
+    with pytest.raises(WriteError, match=r"must be writable; got: No space left on device\. .* RULER_CACHE"):
+        load_tabular("phoneme")

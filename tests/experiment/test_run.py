@@ -2,12 +2,6 @@
 
 import json
 import multiprocessing
-import os
-import random
-import signal
-import subprocess
-import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,23 +23,10 @@ from ruler.experiment.run import (
 )
 from ruler.experiment.settings import StudySettings, format_studies, read_studies
 from ruler.experiment.store import Provenance, ResultStore, load_results
-from ruler.experiment.studies import STUDIES, choose_studies, choose_variant, narrow_studies, shrink_studies
+from ruler.experiment.studies import STUDIES, choose_studies, choose_variant, shrink_studies
 
 PROVENANCE = ["elapsed_s", "ruler_version", "commit", "torch_version", "machine", "finished_at"]
 TINY = StudySettings("primary", ("breast_cancer",), ("gradient_ascent", "scrub"), (0.05,), (0, 1))
-SMALL = narrow_studies(
-    choose_studies("primary"), datasets=["breast_cancer", "heart_disease"], n_seeds=2, forget_fractions=[0.05, 0.1]
-)
-N_SMALL = 2 * 2 * 2 * 6
-COORDINATOR = """
-import sys
-from pathlib import Path
-from ruler.experiment.executors import LocalExecutor
-from ruler.experiment.run import RunSettings, run_studies
-from ruler.experiment.settings import parse_studies
-studies, folder = parse_studies(Path(sys.argv[1]).read_text()), Path(sys.argv[2])
-run_studies(studies, RunSettings(out=folder, executor=LocalExecutor(2), models=folder / "models"))
-"""
 
 
 def settings_for(folder: Path, **changes: object) -> RunSettings:
@@ -86,91 +67,6 @@ def test_failing_cells_are_reported_and_retried_once_they_can_succeed(tmp_path: 
     export_models([replace(study, seeds=(1,))], settings_for(tmp_path), published)
     second = run_studies([imported], settings)
     assert (second.n_done, second.n_new, second.failures) == (2, 1, {})
-
-
-def start(folder: Path) -> "subprocess.Popen[bytes]":
-    (folder / "wanted.toml").write_text(format_studies(SMALL))
-    command = [sys.executable, "-c", COORDINATOR, str(folder / "wanted.toml"), str(folder)]
-    return subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL)
-
-
-def count_rows(folder: Path) -> int:
-    if not (folder / RESULTS_FILE).is_file():
-        return 0
-    with ResultStore(folder / RESULTS_FILE) as store:
-        return len(store.list_finished())
-
-
-def wait_for_rows(folder: Path, n_rows: int, process: "subprocess.Popen[bytes]") -> None:
-    deadline_s = time.monotonic() + 120
-    while process.poll() is None and count_rows(folder) < n_rows and time.monotonic() < deadline_s:
-        time.sleep(0.02)
-
-
-def list_children(pid: int) -> list[int]:
-    path = Path(f"/proc/{pid}/task/{pid}/children")
-    return [int(word) for word in path.read_text().split()] if path.is_file() else []
-
-
-def is_worker(pid: int) -> bool:
-    path = Path(f"/proc/{pid}/cmdline")
-    return path.is_file() and b"spawn_main" in path.read_bytes()
-
-
-def kill_one(folder: Path, process: "subprocess.Popen[bytes]", *, is_worker_wanted: bool) -> None:
-    """Kill -9 a worker, which the run survives, or the coordinator, which ends it."""
-    if is_worker_wanted:
-        workers = [pid for pid in list_children(process.pid) if is_worker(pid)]
-        if workers:
-            os.kill(random.choice(workers), signal.SIGKILL)
-        return
-    orphans = list_children(process.pid)
-    process.kill()
-    process.wait()
-    deadline_s = time.monotonic() + 10
-    while any(is_worker(pid) for pid in orphans):
-        assert time.monotonic() < deadline_s, "workers must end with their coordinator"
-        time.sleep(0.02)
-
-
-def disturb(folder: Path, n_kills: int, n_rows_between: int) -> int:
-    """Kill workers and coordinators in turn; returns how often the coordinator fell."""
-    process, n_falls = start(folder), 0
-    for turn in range(n_kills):
-        wait_for_rows(folder, min(count_rows(folder) + n_rows_between, N_SMALL - 2), process)
-        time.sleep(random.random() * 0.2)
-        kill_one(folder, process, is_worker_wanted=turn % 2 == 0)
-        if process.poll() is not None:
-            n_falls += 1
-            process = start(folder)
-    process.wait()
-    return n_falls
-
-
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
-    if not (Path(os.environ.get("RULER_DATA", "/nowhere")) / "tabular").is_dir():
-        pytest.skip("RULER_DATA does not name a folder with tabular/*.csv.gz")
-    if not Path("/proc/self/task").is_dir():
-        pytest.skip("finding workers to kill needs /proc")
-    folder = tmp_path_factory.mktemp("undisturbed")
-    one_worker = replace(settings_for(folder), executor=LocalExecutor(1))  # the others take two: no value depends on it
-    run_studies(SMALL, one_worker)
-    return values_of(folder)
-
-
-def test_killed_runs_end_with_the_rows_of_an_undisturbed_one(tmp_path: Path, undisturbed: pd.DataFrame) -> None:
-    assert disturb(tmp_path, n_kills=2, n_rows_between=10) >= 1
-    summary = run_studies(SMALL, settings_for(tmp_path))
-    assert (summary.n_done, summary.n_cells) == (N_SMALL, N_SMALL)
-    pd.testing.assert_frame_equal(values_of(tmp_path), undisturbed, check_exact=True)
-
-
-@pytest.mark.slow
-def test_ten_kills_in_a_row_lose_and_double_nothing(tmp_path: Path, undisturbed: pd.DataFrame) -> None:
-    disturb(tmp_path, n_kills=10, n_rows_between=4)
-    run_studies(SMALL, settings_for(tmp_path))
-    pd.testing.assert_frame_equal(values_of(tmp_path), undisturbed, check_exact=True)
 
 
 def test_results_of_another_variant_are_not_mixed(tmp_path: Path) -> None:

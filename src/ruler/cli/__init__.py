@@ -1,8 +1,10 @@
 """The command line: one file per verb."""
 
 import os
+import signal
 import sys
 import tempfile
+import threading
 import traceback
 
 from ruler.core import __version__
@@ -11,14 +13,20 @@ from ruler.core.optional import load_optional
 from ruler.core.readers.safety import is_panic
 from ruler.core.terminal import show_text
 
+INTERRUPTED, TERMINATED = 130, 143
 _MISUSE = 2
 _OUR_FAULT = 70
-_INTERRUPTED = 130
 _LONGEST_REASON = 300
+
+
+class Terminated(BaseException):
+    """SIGTERM: somebody, such as a scheduler, asks this process to end."""
 
 
 def main() -> None:
     """Run `ruler`; what goes wrong is said in one line, without a traceback."""
+    if threading.current_thread() is threading.main_thread():  # no other may
+        signal.signal(signal.SIGTERM, _terminate)
     try:
         load_optional("typer", "the command line")
         load_optional("rich", "the command line")
@@ -30,11 +38,20 @@ def main() -> None:
         sys.exit(_MISUSE)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
-        sys.exit(_INTERRUPTED)
+        sys.exit(INTERRUPTED)
+    except Terminated:
+        print("ruler: stopped by SIGTERM; nothing that was finished is lost", file=sys.stderr)
+        sys.exit(TERMINATED)
     except BaseException as error:
         if not isinstance(error, Exception) and not is_panic(error):
             raise
         sys.exit(_admit(error))
+
+
+def _terminate(number: int, frame: object) -> None:
+    """Leave as Ctrl-C does, so that workers are stopped and drafts removed."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # while that is done
+    raise Terminated
 
 
 def _admit(error: BaseException) -> int:

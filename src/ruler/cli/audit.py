@@ -15,6 +15,7 @@ from typer.core import TyperCommand
 from ruler.cli.executors import choose_cluster
 from ruler.cli.shrinking import pin_inputs
 from ruler.core.errors import InputError
+from ruler.core.files import check_writable
 from ruler.core.terminal import show_json
 
 if TYPE_CHECKING:
@@ -130,6 +131,7 @@ def audit(
     """
     if out.exists() and not out.is_dir():
         raise InputError(f"--out must be a folder; got the file {out}. Choose another name.")
+    check_writable(out)
     if as_json and quiet:
         raise InputError("--json must not be used with --quiet; got both. Leave one of them out.")
     from ruler.auditing.report.files import check_extras
@@ -258,12 +260,13 @@ def _check_key(path: Path | None) -> Path | None:
 def _tell(
     report: "Report", out: Path, key: Path | None, extras: "Sequence[Extra]", *, as_json: bool, quiet: bool
 ) -> None:
+    """Save the report and show it; show it even if it cannot be saved, since it may have taken hours."""
     try:
-        folder = report.save(out, sign_with=key, also=extras)
-    except OSError as error:
-        raise InputError(f"--out must be a folder that can be written; got {out} ({error.strerror}).") from error
-    if as_json:
-        typer.echo(show_json(report.to_dict()))
-    elif not quiet:
-        typer.echo(str(report))
-        typer.echo(f"\nreport: {folder / 'report.html'}")
+        report.save(out, sign_with=key, also=extras)
+    finally:
+        if as_json:
+            typer.echo(show_json(report.to_dict()))
+        elif not quiet:
+            typer.echo(str(report))
+    if not as_json and not quiet:
+        typer.echo(f"\nreport: {out / 'report.html'}")

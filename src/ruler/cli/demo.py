@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ruler.core.errors import InputError
+from ruler.core.files import check_writable, writing_safely
 from ruler.core.progress import show_progress
 from ruler.unlearning.fine_tuning import FINE_TUNING
 
@@ -31,6 +32,7 @@ def demo(
     """Train on images of digits, unlearn 300 of them in two ways, and audit both."""
     if out.exists() and not out.is_dir():
         raise InputError(f"--out must be a folder; got the file {out}. Choose another name.")
+    check_writable(out)
     from ruler.auditing.models import audit_models
 
     with show_progress("training, unlearning, auditing", _N_STEPS) as advance:
@@ -45,7 +47,8 @@ def demo(
     for method, report in reports.items():
         report.save(out / method)
     for name, model in models.items():
-        (out / "embeddings" / name).mkdir(parents=True, exist_ok=True)
+        with writing_safely(out):
+            (out / "embeddings" / name).mkdir(parents=True, exist_ok=True)
         for side, data in records.items():
             save_embeddings(embed(model, data), out / "embeddings" / name / f"{side}.npz")
     _tell({side: len(data) for side, data in records.items()}, reports, out)

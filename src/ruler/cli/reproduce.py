@@ -12,7 +12,9 @@ from rich import progress as bars
 from rich.console import Console
 from typer.core import TyperCommand
 
+from ruler.cli import INTERRUPTED, TERMINATED, Terminated
 from ruler.cli.executors import choose_cluster
+from ruler.core.errors import WriteError
 from ruler.core.terminal import show_text
 from ruler.experiment.executors import EXECUTORS, RayExecutor
 from ruler.experiment.run import (
@@ -29,7 +31,7 @@ from ruler.experiment.studies import choose_studies, choose_variant, narrow_stud
 
 EXAMPLE = "Example: ruler reproduce primary --datasets breast_cancer heart_disease --seeds 3 --out results"
 LINE_EVERY_S = 30.0
-_MISUSE, _INTERRUPTED = 2, 130
+_MISUSE = 2
 _SPREAD = ("--datasets", "--methods", "--forget-fractions")
 _SHOWN_FAILURES = 10
 
@@ -132,9 +134,11 @@ def reproduce(
             from ruler.paper.report import write_all  # takes seconds to load
 
             write_all(results, out)
-    except KeyboardInterrupt as error:
+    except (KeyboardInterrupt, Terminated) as error:
         typer.echo(f"Stopped. Finished cells are kept in {out}: run the same command again to resume.", err=True)
-        raise typer.Exit(_INTERRUPTED) from error
+        raise typer.Exit(TERMINATED if isinstance(error, Terminated) else INTERRUPTED) from error
+    except WriteError as error:
+        raise WriteError(f"{error} Finished cells are kept: the same command resumes.") from error
     _tell(summary, out)
 
 

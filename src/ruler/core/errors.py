@@ -6,6 +6,7 @@ RulerError
 │   └── FileFormatError   (ValueError)        a file that cannot be read safely
 ├── DataMismatchError     (ValueError)        data that is not the version it claims to be
 ├── DownloadError         (ConnectionError)   data that is not here and cannot be fetched
+├── WriteError            (OSError)           a file or folder that cannot be written: full disk, no rights, locked
 ├── LayerNotFoundError    (LookupError)       a model without a task head that we can find
 ├── UnstableModelError    (RuntimeError)      a model that answers differently on the same input
 ├── DivergedError         (RuntimeError)      training or unlearning left the numbers
@@ -46,6 +47,10 @@ class DataMismatchError(RulerError, ValueError):
 
 class DownloadError(RulerError, ConnectionError):
     """Data that is not on this machine and cannot be fetched."""
+
+
+class WriteError(RulerError, OSError):
+    """A file or folder that cannot be written: the disk is full, it is read-only, or another process holds it."""
 
 
 class LayerNotFoundError(RulerError, LookupError):

@@ -1,12 +1,59 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all, and one line for a disk that refuses them."""
 
+import errno
 import hashlib
 import os
 import secrets
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
+
+from ruler.core.errors import RulerError, WriteError
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_NO_RIGHTS = (errno.EACCES, errno.EPERM, errno.EROFS)
+FAULTS_OF_THE_DISK = (*_NO_ROOM, *_NO_RIGHTS)
+
+
+@contextmanager
+def writing_safely(path: Path) -> Iterator[None]:
+    """Turn what the system raises while something is written there into a `WriteError` in one line.
+
+    Example:
+        >>> with writing_safely(Path("report")):
+        ...     raise OSError(errno.ENOSPC, "No space left on device")
+        Traceback (most recent call last):
+            ...
+        ruler.core.errors.WriteError: report must be writable; got: No space left on device. Free some space there, or choose another folder.
+    """  # noqa: E501
+    try:
+        yield
+    except RulerError:
+        raise
+    except OSError as error:
+        advice = "Choose another folder."
+        if error.errno in _NO_ROOM:
+            advice = "Free some space there, or choose another folder."
+        elif error.errno in _NO_RIGHTS:
+            advice = "Check the rights, or choose another folder."
+        reason = error.strerror or str(error) or type(error).__name__
+        raise WriteError(f"{path} must be writable; got: {reason}. {advice}") from error
+
+
+def check_writable(folder: Path) -> None:
+    """Refuse a folder, or one that is still to be made, before hours are spent on what could not be saved there.
+
+    Raises:
+        WriteError: Nothing can be written there.
+    """
+    with writing_safely(folder):
+        if folder.exists() and not folder.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, "it is a file")
+        there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+        with tempfile.TemporaryFile(dir=there, prefix=".writing-") as probe:
+            probe.write(b"0")
 
 
 @contextmanager
@@ -14,6 +61,9 @@ def writing_atomically(path: Path) -> Iterator[IO[bytes]]:
     """A stream whose file appears under its name only once all is written; missing folders are made.
 
     Readers, and a killed writer, only ever leave the old file or the new one.
+
+    Raises:
+        WriteError: The disk is full, or the folder is read-only or no folder.
 
     Example:
         >>> import tempfile
@@ -25,14 +75,15 @@ def writing_atomically(path: Path) -> Iterator[IO[bytes]]:
         >>> path.read_text()
         'a,b'
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".writing-{secrets.token_hex(8)}.tmp")
-    try:
-        with draft.open("xb") as stream:
-            yield stream
-        os.replace(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
+    with writing_safely(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with draft.open("xb") as stream:
+                yield stream
+            os.replace(draft, path)
+        finally:
+            draft.unlink(missing_ok=True)
 
 
 def write_atomically(path: Path, content: bytes | str) -> None:

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ruler.core.errors import DownloadError, FileFormatError
+from ruler.core.errors import DownloadError, FileFormatError, RulerError, WriteError
+from ruler.core.files import FAULTS_OF_THE_DISK, writing_safely
 from ruler.core.locations import cache_folder
 from ruler.core.optional import load_optional
 from ruler.core.progress import show_progress, track
@@ -87,8 +88,7 @@ def downloaded(remote: RemoteFile, dataset: Dataset, *, progress: bool = False) 
     pooch = load_optional("pooch", "downloading a dataset")
     pooch.get_logger().setLevel("WARNING")
     bar = show_progress(f"Fetching {dataset.title}", remote.max_bytes) if progress else contextlib.nullcontext(_ignore)
-    cache_folder().mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".download-", dir=cache_folder()) as folder:
+    with making_aside() as folder:
         try:
             with bar as advance:
                 fetch = pooch.HTTPDownloader(
@@ -99,11 +99,35 @@ def downloaded(remote: RemoteFile, dataset: Dataset, *, progress: bool = False) 
                 )
                 path = pooch.retrieve(remote.url, remote.checksum, fname="file", path=folder, downloader=fetch)
         except (OSError, ValueError) as error:
-            raise DownloadError(
-                f"{dataset.title} must come from {remote.url}; got {type(error).__name__}: {error}. Check the "
-                f"connection, or put {dataset.file} into the folder that RULER_DATA names."
-            ) from error
+            raise _blame(error, dataset, remote.url) from error
         yield Path(path)
+
+
+@contextlib.contextmanager
+def making_aside() -> Iterator[str]:
+    """A folder in the cache for what is not verified yet; it is removed at the end.
+
+    Raises:
+        WriteError: The cache cannot be written.
+    """
+    with writing_safely(cache_folder()):
+        cache_folder().mkdir(parents=True, exist_ok=True)
+        aside = tempfile.TemporaryDirectory(prefix=".download-", dir=cache_folder(), ignore_cleanup_errors=True)
+    with aside as folder:
+        yield folder
+
+
+def _blame(error: Exception, dataset: Dataset, origin: str) -> RulerError:
+    """Whose fault a failed download is: the disk's or the connection's."""
+    if isinstance(error, OSError) and error.errno in FAULTS_OF_THE_DISK:
+        return WriteError(
+            f"{cache_folder()} must be writable; got: {error.strerror}. "
+            "Free some space there, or name another folder with RULER_CACHE."
+        )
+    return DownloadError(
+        f"{dataset.title} must come from {origin}; got {type(error).__name__}: {error}. Check the "
+        f"connection, or put {dataset.file} into the folder that RULER_DATA names."
+    )
 
 
 def _ignore(amount: float) -> None:
@@ -177,10 +201,7 @@ def download_openml(dataset: TabularSet, progress: bool = False) -> Any:
                 read_csv_kwargs={"dtype": str},  # the text as published: no number is parsed and printed again
             )
     except (OSError, ValueError, LookupError) as error:
-        raise DownloadError(
-            f"{dataset.title} must come from {dataset.origin}; got {type(error).__name__}: {error}. Check the "
-            f"connection, or put {dataset.file} into the folder that RULER_DATA names."
-        ) from error
+        raise _blame(error, dataset, dataset.origin) from error
     return normalise_openml(answer.data, answer.target, dataset)
 
 

@@ -1,7 +1,6 @@
 """A name or a file -> the arrays of a table, verified."""
 
 import os
-import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,11 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ruler.core.errors import DataMismatchError, InputError
-from ruler.core.locations import cache_folder
+from ruler.core.files import writing_safely
 from ruler.core.readers.tables import TABLE_SUFFIXES, read_table
 from ruler.core.registry import Registry
 from ruler.data.datasets import TabularSet
 from ruler.data.encoding import encode_classes, encode_features
+from ruler.data.homes import making_aside
 from ruler.data.sources import find_home, locate, resolve, write_table
 from ruler.data.types import TabularData
 
@@ -73,13 +73,13 @@ def fetch_table(dataset: TabularSet, *, progress: bool = False) -> Path:
     """Download a table into the cache, whatever is there already, if it verifies."""
     path, download = find_home(dataset)
     table = download(dataset, progress)
-    cache_folder().mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".download-", dir=cache_folder()) as folder:
+    with making_aside() as folder:
         candidate = Path(folder) / path.name
         write_table(table, candidate)
         _verify(_encode(read_table(candidate), dataset), dataset, dataset.origin, is_download=True)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        os.replace(candidate, path)
+        with writing_safely(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            os.replace(candidate, path)
     return path
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from ruler.core.arithmetic import norm_rows, similarity_of_unit_rows, unit_rows
 from ruler.core.checks import as_matrix, measure_norms
+from ruler.core.errors import WriteError
 from ruler.core.types import FloatArray
 from ruler.experiment.grid import Cell, Job
 from ruler.metrics.paper import subtract_baseline
@@ -103,6 +104,9 @@ def run_job(job: Job, workplace: Workplace, *, n_threads: int | None = None) -> 
     Args:
         n_threads: Of torch; None leaves them alone. The engine protocol always takes one, so that sums are added up in
             the same order and no number depends on the number of workers.
+
+    Raises:
+        WriteError: A disk that takes no model: the next cell would fail in the same way.
     """
     started_s = time.perf_counter()
     engine, error, details = None, "", ""
@@ -112,6 +116,8 @@ def run_job(job: Job, workplace: Workplace, *, n_threads: int | None = None) -> 
 
             torch.set_num_threads(1 if job.cells[0].engine == "protocol" else n_threads)
         engine = _make_engine(job, workplace)
+    except WriteError:
+        raise
     except Exception as fault:
         error, details = f"{type(fault).__name__}: {fault}", traceback.format_exc()
     for cell in job.cells:
@@ -120,6 +126,8 @@ def run_job(job: Job, workplace: Workplace, *, n_threads: int | None = None) -> 
             error = details = ""
             try:
                 scores = measure_cell(cell, engine)
+            except WriteError:
+                raise
             except Exception as fault:
                 error, details = f"{type(fault).__name__}: {fault}", traceback.format_exc()
         now_s = time.perf_counter()

@@ -1,11 +1,14 @@
 """Studies -> results on disk: the cells without a row are handed to an executor, with progress and failures."""
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ruler.core.errors import InputError
+from ruler.core.errors import InputError, WriteError
+from ruler.core.files import writing_safely
+from ruler.core.optional import load_optional
 from ruler.data import DATASETS, FaceSet, check_gender, fetch_dataset, locate
 from ruler.experiment.cell import Workplace
 from ruler.experiment.executors import Executor, LocalExecutor
@@ -13,7 +16,7 @@ from ruler.experiment.grid import Cell, Job, group_jobs, list_cells, subtract
 from ruler.experiment.settings import DEVICES, PAPER_FORGET_SEED, StudySettings, add_studies
 from ruler.experiment.store import ResultStore
 
-RESULTS_FILE, STUDY_FILE = "results.sqlite", "study.toml"
+RESULTS_FILE, STUDY_FILE, LOCK_FILE = "results.sqlite", "study.toml", ".running.lock"
 _LOOK_EVERY_S = 1.0
 
 
@@ -101,14 +104,14 @@ def run_studies(
     Raises:
         InputError: No CUDA device, or results of another variant or language model in the folder.
         DownloadError: A dataset or a language model that is not here and cannot be fetched.
-        FileFormatError: A folder that is not that of a masked language model.
+        FileFormatError: A folder that is not that of a masked language model, or a results file that is broken.
+        WriteError: The disk is full or read-only, or another run is using the folder; finished cells have their rows.
     """
     started_s = time.monotonic()
     cells = tuple(cell for study in studies for cell in list_cells(study))
     if settings.language_model is not None and not any(DATASETS[cell.dataset].kind == "text" for cell in cells):
         raise InputError("language_model must be omitted for studies without texts; got one. Only clinical reads it.")
-    settings.out.mkdir(parents=True, exist_ok=True)
-    with ResultStore(settings.out / RESULTS_FILE) as store:
+    with _holding(settings.out), ResultStore(settings.out / RESULTS_FILE) as store:
         store.check_variant(cells)
         pending = subtract(cells, store.list_finished())
         asked = pending if settings.language_model is None else cells
@@ -132,6 +135,23 @@ def run_studies(
         failures=failures,
         elapsed_s=time.monotonic() - started_s,
     )
+
+
+@contextmanager
+def _holding(folder: Path) -> Iterator[None]:
+    """Make the folder and keep other runs out of it: both would do the same cells. A killed run holds nothing."""
+    filelock = load_optional("filelock", "running studies")
+    with writing_safely(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            held = filelock.FileLock(folder / LOCK_FILE).acquire(timeout=0)
+        except filelock.Timeout:
+            raise WriteError(
+                f"{folder} must be used by one run at a time; got another that is using it now. "
+                "Wait until it has ended, or name another folder with --out."
+            ) from None
+    with held:
+        yield
 
 
 def gather_inputs(datasets: Iterable[str], language_model: str | None = None) -> None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from ruler.auditing.contrasts import OWN
 from ruler.core import __version__
-from ruler.core.errors import FileFormatError, InputError
+from ruler.core.errors import FileFormatError, InputError, WriteError
 from ruler.core.optional import load_optional
 from ruler.core.readers.safety import reading_safely
 from ruler.experiment.cell import Outcome
@@ -84,8 +84,9 @@ _ORDER = (
     *("study", "dataset", "forget_fraction", "forget_seed", "seed", "other_seed"),
     *("method", "learning_rate", "teacher_seed", "architecture", "forget_choice"),
 )
-_PATIENCE_S = 60.0
 _PAUSE_S = 0.01
+_LOCKED = ("SQLITE_BUSY", "SQLITE_LOCKED")
+_UNWRITABLE = ("SQLITE_CANTOPEN", "SQLITE_FULL", "SQLITE_IOERR", "SQLITE_PERM", "SQLITE_READONLY")
 
 
 def _tell_time() -> str:
@@ -170,15 +171,27 @@ class ResultStore:
 
     Args:
         path: The file, which is created if it is absent; its folder must exist.
+        patience_s: How long to wait for another program that keeps the file locked.
+
+    Every method raises the errors below.
 
     Raises:
-        FileFormatError: The file is no SQLite database, or not one of ours.
+        FileFormatError: The file is no SQLite database, not one of ours, or damaged.
+        WriteError: The disk is full or read-only, or another program keeps the file locked.
     """
 
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
-        with self._reading():
-            self._connection = sqlite3.connect(self.path, timeout=_PATIENCE_S, isolation_level=None)
+    def __init__(self, path: str | Path, *, patience_s: float = 60.0) -> None:
+        self.path, self._patience_s = Path(path), patience_s
+        with self._explaining():
+            self._connection = sqlite3.connect(self.path, timeout=patience_s, isolation_level=None)
+        try:
+            self._prepare()
+        except BaseException:
+            self.close()
+            raise
+
+    def _prepare(self) -> None:
+        with self._explaining():
             if not self._has_schema():
                 self._check_ours()  # before anything is written to it
             self._enter_wal_mode()
@@ -190,17 +203,27 @@ class ResultStore:
                 raise sqlite3.DatabaseError("tables with other columns")
 
     @contextmanager
-    def _reading(self) -> Iterator[None]:
-        """Say in one line that a file is broken, foreign or not to be written."""
+    def _explaining(self) -> Iterator[None]:
+        """Say in one line that a file is broken or foreign, or cannot be written."""
         try:
             yield
         except (sqlite3.Error, UnicodeError) as error:
+            fault = getattr(error, "sqlite_errorname", "")
+            if fault.startswith(_LOCKED):
+                raise WriteError(
+                    f"{self.path} must be free to be written; got: another program has kept it locked for "
+                    f"{self._patience_s:g} s. Close that program."
+                ) from error
+            if fault.startswith(_UNWRITABLE):
+                raise WriteError(
+                    f"{self.path} must be writable; got: {error}. Free some space there, and check the rights."
+                ) from error
             raise FileFormatError(
                 f"{self.path} must be a results file of this version; got {error}. Name another folder with --out."
             ) from error
 
     def _ask(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        with self._reading():
+        with self._explaining():
             return self._connection.execute(query, values).fetchall()
 
     def _check_ours(self) -> None:
@@ -211,7 +234,7 @@ class ResultStore:
 
     def _enter_wal_mode(self) -> None:
         """Try until no other process does the same: SQLite then answers 'locked' at once, whatever its timeout."""
-        deadline_s = time.monotonic() + _PATIENCE_S
+        deadline_s = time.monotonic() + self._patience_s
         while True:
             try:
                 self._connection.execute("PRAGMA journal_mode = WAL")

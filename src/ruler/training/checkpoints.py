@@ -18,7 +18,7 @@ from safetensors.torch import save as pack_tensors
 from torch import nn
 
 from ruler.core.errors import CheckpointError, InputError
-from ruler.core.files import write_atomically
+from ruler.core.files import write_atomically, writing_safely
 from ruler.core.locations import cache_folder
 from ruler.core.readers.arrays import read_torch
 from ruler.core.types import Partition
@@ -181,10 +181,15 @@ class CheckpointStore:
         """The stored state, or a newly trained one, which is then stored; a damaged file is trained anew.
 
         Processes that want the same model at the same time wait for the first of them to train it.
+
+        Raises:
+            WriteError: The folder cannot be written.
         """
         path = self.path_of(recipe)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(path.with_suffix(".lock")):
+        with writing_safely(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            lock = FileLock(path.with_suffix(".lock")).acquire()
+        with lock:
             if recipe in self:
                 try:
                     return self.load(recipe)

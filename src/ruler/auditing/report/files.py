@@ -14,6 +14,7 @@ from ruler.auditing.findings import Extra, Report
 from ruler.auditing.report.display import make_encodable
 from ruler.auditing.report.pdf import find_browser, print_page
 from ruler.core.errors import FileFormatError, InputError
+from ruler.core.files import writing_safely
 from ruler.core.optional import load_optional
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def save_report(report: Report, folder: Path, *, sign_with: Path | None = None, 
     Raises:
         InputError: The folder, or one of the names in it, is something else already; or an extra that is not known.
         FileFormatError: Not a private key.
+        WriteError: The disk is full, or the folder is read-only.
     """
     check_extras(also, "also")
     folder = Path(folder)
@@ -50,27 +52,37 @@ def save_report(report: Report, folder: Path, *, sign_with: Path | None = None, 
             raise InputError(f"{folder / name} must be a file or free; got a folder. Move it or choose another folder.")
     key = _load_key(sign_with)
     contents, content = _render(report, also)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    aside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".writing-"))
-    try:
-        for name, text in contents.items():
-            (aside / name).write_bytes(text)
-        if "pdf" in also:
-            contents["report.pdf"] = print_page(aside / "report.html", aside / "report.pdf")
-        for name, text in _seal(contents, content, key).items():
-            contents[name] = text
-            (aside / name).write_bytes(text)
-        if folder.exists():
-            for name in {*EXTRA_NAMES.values(), *SEAL_NAMES} - contents.keys():
-                (folder / name).unlink(missing_ok=True)  # of an earlier report
-            for name in contents:
-                os.replace(aside / name, folder / name)
-        else:
-            os.chmod(aside, 0o755)
-            os.replace(aside, folder)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
+    with writing_safely(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        aside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".writing-"))
+        try:
+            for name, text in contents.items():
+                (aside / name).write_bytes(text)
+            if "pdf" in also:
+                contents["report.pdf"] = print_page(aside / "report.html", aside / "report.pdf")
+            for name, text in _seal(contents, content, key).items():
+                contents[name] = text
+                (aside / name).write_bytes(text)
+            _move(aside, folder, list(contents))
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
     return folder
+
+
+def _move(aside: Path, folder: Path, names: Sequence[str]) -> None:
+    """Put a report in its place: a new folder at once, in an existing one file by file in the order of the names."""
+    if not folder.exists():
+        os.chmod(aside, 0o755)
+        try:
+            os.rename(aside, folder)
+            return
+        except OSError:
+            if not folder.is_dir():  # otherwise another audit was faster
+                raise
+    for name in {*EXTRA_NAMES.values(), *SEAL_NAMES}.difference(names):
+        (folder / name).unlink(missing_ok=True)  # of an earlier report
+    for name in names:
+        os.replace(aside / name, folder / name)
 
 
 def check_extras(names: Iterable[str], argument: str) -> list[Extra]:

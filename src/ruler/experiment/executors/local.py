@@ -15,7 +15,7 @@ from typing import Any
 
 from ruler.core.checks import check_number
 from ruler.core.cluster import worker_variables
-from ruler.core.errors import InputError
+from ruler.core.errors import InputError, RulerError
 from ruler.core.optional import load_optional
 from ruler.experiment.cell import Workplace, run_job
 from ruler.experiment.grid import Job
@@ -39,13 +39,20 @@ class _Worker:
     job: Job | None = None
 
     def is_alive(self) -> bool:
-        """Take in a report of the end of its job; False if the worker is dead."""
+        """Take in a report of the end of its job; False if the worker is dead.
+
+        Raises:
+            RulerError: What kept the worker from writing, which would stop the next one too.
+        """
+        fault = None
         try:
             if self.pipe.poll():
-                self.pipe.recv()
+                fault = self.pipe.recv()
                 self.job = None
         except (EOFError, OSError):
             return False
+        if fault is not None:
+            raise fault
         return bool(self.process.is_alive())
 
 
@@ -78,6 +85,7 @@ class LocalExecutor:
 
         Raises:
             InputError: No CUDA device.
+            WriteError: The results or the models cannot be written; finished cells have their rows.
         """
         gpu_bytes = _measure_gpu() if workplace.device == "cuda" else None
         n_cores = count_cores()
@@ -211,16 +219,19 @@ def _work(pipe: Connection, path: Path, workplace: Workplace, n_threads: int) ->
     """Run in a worker: take a job, write its rows to the store, report, until the coordinator is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the coordinator decides
     threading.Thread(target=_die_with_parent, daemon=True).start()
-    with ResultStore(path) as store:
-        while True:
-            try:
-                job = pipe.recv()
-            except (EOFError, OSError):
-                return
-            made_by = describe_process(job.device_for(workplace.device))
-            for outcome in run_job(job, workplace, n_threads=n_threads):
-                store.add(outcome, made_by)
-            pipe.send(None)
+    try:
+        with ResultStore(path) as store:
+            while True:
+                try:
+                    job = pipe.recv()
+                except (EOFError, OSError):
+                    return
+                made_by = describe_process(job.device_for(workplace.device))
+                for outcome in run_job(job, workplace, n_threads=n_threads):
+                    store.add(outcome, made_by)
+                pipe.send(None)
+    except RulerError as error:
+        pipe.send(error)
 
 
 def _die_with_parent() -> None:

@@ -9,7 +9,7 @@ ifneq ($(wildcard ../shared/data),)
 export RULER_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: setup demo test coverage check format bench slow clean
+.PHONY: setup demo test coverage check format bench slow mutants clean
 
 setup: $(STAMP)
 
@@ -47,6 +47,10 @@ format: setup
 # `make bench ARGS="--quick"`, or another benchmark: `make bench ARGS="precision --json FILE"`.
 bench: setup
 	$(BIN)/python -m benchmarks $(ARGS)
+
+# Change one thing in the code, and see whether a test fails: tools/mutants.py says how. The same command resumes.
+mutants: setup
+	OMP_NUM_THREADS=1 nice $(BIN)/python tools/mutants.py --again --write $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage ruler-demo

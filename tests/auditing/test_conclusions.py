@@ -5,10 +5,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import ttest_1samp, ttest_ind
 from tests.auditing.cases import FAST, QUICK, make_cleared
 
 import ruler
-from ruler.auditing import audit
+from ruler.auditing import audit, gather_evidence
+from ruler.auditing.conclusions import conclude_metrics
+from ruler.auditing.contrasts import CONTRASTS
+from ruler.auditing.measure import measure_contrasts
 from ruler.auditing.records import NOT_JUDGED
 
 
@@ -85,3 +89,36 @@ def test_the_summary_states_the_bound(make_world):
         "M4 was computed with 200 retain records drawn at random. Its value is within 0.0960 of that with all" in text
     )
     assert "drawn at random" not in str(audit(model, settings=QUICK))
+
+
+def test_intervals_of_means_are_students_and_welchs(build_world):
+    unlearned = build_world(0, sizes=(2, 30, 3)).model()
+    evidence = gather_evidence(unlearned, settings=QUICK)
+    found = measure_contrasts(evidence)
+    metric = conclude_metrics(evidence, found)["m4"]
+    forget, held_out = (CONTRASTS["m4"].value(evidence.main, [])[side] for side in ("forget", "held_out"))
+    one = ttest_1samp(forget, 0.0).confidence_interval()
+    assert metric.interval == pytest.approx((one.low, one.high))
+    both = ttest_ind(forget, held_out, equal_var=False).confidence_interval()
+    assert metric.difference_interval == pytest.approx((both.low, both.high))
+
+
+def test_one_record_has_a_value_and_no_interval(build_world):
+    evidence = gather_evidence(build_world(0, sizes=(1, 30, 9)).model(), settings=QUICK)
+    metric = conclude_metrics(evidence, measure_contrasts(evidence))["m4"]
+    assert math.isfinite(metric.value)
+    assert np.isnan([*metric.interval, *metric.difference_interval]).all()
+
+
+def test_layers_are_profiled_where_there_are_several(build_world):
+    world = build_world(0, sizes=(30, 60, 40))
+    one = world.model()
+    assert audit(one, settings=QUICK).metrics["m4"].layers == ()
+    layers = tuple({"first": first, "last": last} for first, last in zip(one, world.model(), strict=True))
+    evidence = gather_evidence(layers, settings=QUICK)
+    found = measure_contrasts(evidence)
+    profile = conclude_metrics(evidence, found)["m4"].layers
+    assert [layer.layer for layer in profile] == ["first", "last"]
+    for layer in profile:
+        own = {strand.part: strand.effect.value for strand in found["m4"].strands if strand.layer == layer.layer}
+        assert (layer.effect, layer.spread) == (own["place"], own["spread"])

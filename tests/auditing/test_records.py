@@ -8,12 +8,12 @@ from tests.auditing.cases import DECIDING, FAST, QUICK, make_cleared
 
 from ruler.auditing import audit, gather_evidence
 from ruler.auditing.measure import measure_contrasts
-from ruler.auditing.records import ALIKE, NOT_JUDGED, tabulate_groups, tabulate_records
+from ruler.auditing.records import ALIKE, NOT_JUDGED, collect_distributions, tabulate_groups, tabulate_records
 from ruler.metrics import percentile_rank, representation_shift
 
 
-def tabulate(unlearned, *, is_fair=True, **options):
-    evidence = gather_evidence(unlearned, settings=QUICK, **options)
+def tabulate(unlearned, *, is_fair=True, settings=QUICK, **options):
+    evidence = gather_evidence(unlearned, settings=settings, **options)
     found = measure_contrasts(evidence)
     records = tabulate_records(evidence, found, is_fair=is_fair)
     return records, tabulate_groups(evidence, found, records, is_fair=is_fair)
@@ -168,3 +168,72 @@ def test_distributions_are_thinned_for_plots_and_hold_curves(build_world):
         assert (np.diff(false) >= 0).all()
         assert (np.diff(true) >= 0).all()
         assert (false[0], true[0], false[-1], true[-1]) == (0, 0, 1, 1)
+
+
+def collect(unlearned, **changes):
+    evidence = gather_evidence(unlearned, settings=replace(FAST, **changes))
+    found = measure_contrasts(evidence)
+    return evidence, found, collect_distributions(evidence, found)
+
+
+def test_distributions_are_those_of_the_layer_that_tells_most(build_world):
+    world = build_world(0, sizes=(40, 80, 60))
+    moved = world.model(2.0)
+    layers = tuple({"first": first, "last": last} for first, last in zip(moved, world.model(), strict=True))
+    _, found, shown = collect(layers)
+    layer = found["m4"].place.layer
+    assert set(shown.scores) == {"m4"}
+    for side, values in found["m4"].scores[layer].items():
+        assert shown.scores["m4"][side].tolist() == values.tolist()
+    bare = tuple({name: rows[::-1] for name, rows in side.items()} for side in layers[:2])
+    _, found, shown = collect(bare)  # without held-out records, the last layer
+    assert shown.scores["m4"]["forget"].tolist() == found["m4"].scores["last"]["forget"].tolist()
+    assert shown.roc == {}
+
+
+def test_long_sides_are_thinned_and_ranks_are_counted(build_world):
+    evidence, found, shown = collect(build_world(0, sizes=(10, 80, 60)).model(), n_plotted=10)
+    assert {side: len(values) for side, values in shown.scores["m4"].items()} == dict.fromkeys(evidence.ids, 10)
+    scores = found["m4"].scores[evidence.main_layer]
+    assert shown.scores["m4"]["forget"].tolist() == scores["forget"].tolist()  # ten are not too many
+    assert set(shown.scores["m4"]["held_out"]) <= set(scores["held_out"])
+    assert set(shown.rank_counts) == {"forget", "held_out"}
+    for side, counts in shown.rank_counts.items():
+        ranks = [(scores["retain"] <= own).mean() for own in scores[side]]
+        assert counts.tolist() == np.histogram(ranks, np.linspace(0, 1, 21))[0].tolist()
+
+
+def test_q_values_at_alpha_name_a_record(build_world):
+    world = build_world(0)
+    unlearned, oracle = world.model(), world.model()
+    unlearned[0][:20] *= -1.0
+    table, _ = tabulate(unlearned, oracle=oracle)
+    q_value = table["q_value"][0]
+    at, _ = tabulate(unlearned, oracle=oracle, settings=replace(FAST, alpha=q_value))
+    below, _ = tabulate(unlearned, oracle=oracle, settings=replace(FAST, alpha=q_value * 0.999))
+    assert at["finding"][0] != ALIKE
+    assert below["finding"][0] == ALIKE
+
+
+@pytest.mark.parametrize("size", [1, 2, 300])
+def test_groups_of_any_size_meet_sets_of_as_many_held_out_records(build_world, size):
+    world = build_world(0, sizes=(300, 80, 300))
+    unlearned, oracle = world.model(), world.model()
+    _, table = tabulate(unlearned, oracle=oracle, groups=np.arange(300) // size)
+    assert table["n_records"].tolist() == [size] * (300 // size)
+    assert table["p_value"].between(1 / 2001, 1).all()
+    if size < 300:
+        assert np.mean(table["p_value"] <= 0.05) <= 0.1
+
+
+def test_groups_count_their_flagged_records(build_world):
+    world = build_world(0)
+    unlearned, oracle = world.model(), world.model()
+    unlearned[0][:20] *= -1.0
+    records, table = tabulate(unlearned, oracle=oracle, groups=np.arange(150) // 10)
+    flagged = records["finding"] != ALIKE
+    assert flagged.any()
+    assert table["n_flagged"].tolist() == [int(flagged[start : start + 10].sum()) for start in range(0, 150, 10)]
+    assert table["nearest_similarity"].tolist() == pytest.approx(
+        [records["nearest_similarity"][start : start + 10].mean() for start in range(0, 150, 10)]
+    )

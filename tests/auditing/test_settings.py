@@ -42,3 +42,37 @@ def test_the_margin_is_kept_with_who_chose_it():
 def test_a_sample_is_not_too_small():
     with pytest.raises(InputError, match="n_reference must be a whole number of at least 100; got 99"):
         AuditSettings(n_reference=99)
+
+
+def test_the_defaults_are_those_that_the_docs_argue_for():
+    assert AuditSettings() == AuditSettings(
+        alpha=0.05,
+        margin=0.1,
+        margin_chosen_by=None,
+        share_limit=0.5,
+        power=0.8,
+        n_permutations=2000,
+        seed=0,
+        align="auto",
+        match_labels=False,
+        least_similarity=0.7,
+        n_plotted=2000,
+        n_reference=None,
+    )
+
+
+@pytest.mark.parametrize("name", ["alpha", "margin", "power", "share_limit", "least_similarity"])
+@pytest.mark.parametrize("value", [0, -0.1, float("nan"), "0.1"])
+def test_rates_are_numbers_above_zero(name, value):
+    with pytest.raises(InputError, match=f"{name} must be"):
+        AuditSettings(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "least"), [("n_permutations", 99), ("seed", 0), ("n_plotted", 10), ("n_reference", 100)]
+)
+def test_counts_are_whole_and_large_enough(name, least):
+    assert getattr(AuditSettings(**{name: least}), name) == least
+    for value in (least - 1, least + 0.5):
+        with pytest.raises(InputError, match=f"{name} must be a whole number of at least {least}"):
+            AuditSettings(**{name: value})

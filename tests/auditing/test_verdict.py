@@ -386,3 +386,13 @@ def test_a_contrast_is_new_beyond_twice_the_originals():
     assert trace(0.76, 0.625, -seen, None) == "residual"
     assert trace(0.76, 0.625, seen, 1.0) == "residual"
     assert trace(0.76, 0.625, seen, 1.01) == "displaced"  # but this one is shown to be larger
+
+
+def test_a_test_against_oracles_needs_more_of_them_rather_than_records(evidence):
+    hybrid = {name: replace(one, test="hybrid") for name, one in SEEN.items()}
+    one_alone = {"m2": replace(SEEN["m2"], test="hybrid"), "m4": SEEN["m4"]}
+    for found in (hybrid, one_alone):
+        needs = list_needs(evidence, found, [], 0)
+        assert any(need.startswith("More oracles (now 1)") for need in needs)
+        assert not any(need.startswith("About") for need in needs)
+    assert not any(need.startswith("More oracles") for need in list_needs(evidence, SEEN, [], 0))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ruler.core.errors import InputError
 from ruler.core.types import Predictions
-from ruler.metrics.outputs import accuracy, losses, membership_inference
+from ruler.metrics.outputs import accuracy, balance_membership, losses, membership_inference
 
 
 def make_predictions(n_records: int, seed: int = 0, n_classes: int = 3, scale: float = 5.0) -> Predictions:
@@ -86,3 +86,21 @@ def test_membership_names_the_argument_at_fault() -> None:
     good = make_predictions(3)
     with pytest.raises(InputError, match=r"^held_out must"):
         membership_inference(good, Predictions(np.zeros((1, 2)), np.array([5])))
+
+
+def test_losses_at_the_median_are_called_strangers_by_the_papers_draw() -> None:
+    member, stranger = np.array([1.0, 2.0, 2.0]), np.array([2.0, 2.0, 3.0])
+    assert balance_membership(member, stranger) == pytest.approx((1 / 3 + 1) / 2)
+    drawn = np.random.default_rng(0)
+    member, stranger = drawn.normal(size=15), drawn.normal(size=80)
+    assert balance_membership(member, stranger) == balance_membership(member, stranger, seed=42)
+    assert len({balance_membership(member, stranger, seed=seed) for seed in range(8)}) > 1
+
+
+def test_one_class_and_its_highest_label_are_allowed() -> None:
+    assert losses(Predictions(np.zeros((2, 1)), np.zeros(2, dtype=np.int64))).tolist() == [0.0, 0.0]
+    assert losses(Predictions(np.zeros((1, 3)), np.array([2]))).tolist() == pytest.approx([np.log(3)])
+    with pytest.raises(InputError, match="labels from 0 to 2; got int64 from -1 to -1"):
+        losses(Predictions(np.zeros((1, 3)), np.array([-1])))
+    with pytest.raises(InputError, match="at least one record"):
+        losses(Predictions(np.zeros((2, 0)), np.zeros(2, dtype=np.int64)))

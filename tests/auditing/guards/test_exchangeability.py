@@ -92,3 +92,29 @@ def test_the_seed_of_the_audit_does_not_decide_what_is_fair(models):
     moved = shift(models, 0.6)
     found = [find_unfair(dict(moved), settings=AuditSettings(seed=seed)) for seed in range(4)]
     assert all(one == found[0] for one in found)
+
+
+def test_labels_that_are_numbers_rather_than_classes_are_not_compared(models):
+    # 40 labels of 120 forget and held-out records: fewer than five each
+    labels = [np.arange(N_FORGET) % 20, np.arange(N_RETAIN) % 40, 20 + np.arange(N_HELD_OUT) % 20]
+    assert find_unfair(shift(models, 0.0, labels=labels)) == []
+    fewer = [np.arange(N_FORGET) % 12, np.arange(N_RETAIN) % 24, 12 + np.arange(N_HELD_OUT) % 12]
+    (finding,) = find_unfair(shift(models, 0.0, labels=fewer))  # 24 labels, five each
+    assert "their labels" in finding.message
+
+
+def test_the_three_most_frequent_labels_are_advised(models):
+    labels = [np.repeat(np.arange(5), (4, 16, 2, 10, 8)), np.arange(N_RETAIN) % 5, np.zeros(N_HELD_OUT, dtype=int)]
+    (finding,) = find_unfair(shift(models, 0.0, labels=labels))
+    assert "(40% labelled '1', 25% labelled '3', 20% labelled '4'; match_labels" in finding.cure
+
+
+def test_five_records_are_the_fewest_whose_clusters_are_told():
+    rng = np.random.default_rng(0)
+    for n_forget, is_told in ((5, True), (4, False)):
+        sizes = (n_forget, N_RETAIN, N_HELD_OUT)
+        base = rng.normal(size=(sum(sizes), WIDTH))
+        base[:n_forget] = 10 * rng.normal(size=WIDTH) + 0.01 * rng.normal(size=(n_forget, WIDTH))
+        models = {name: cut(base + 0.001 * rng.normal(size=base.shape), sizes) for name in ("unlearned", "oracle")}
+        (finding,) = find_unfair(models)
+        assert ("how they cluster" in finding.message) == is_told

@@ -116,3 +116,36 @@ def test_accuracy_within_chance_is_not_lost(random):
         accuracy = random.uniform(0.6, 0.99)
         drawn = {name: {"retain_accuracy": random.binomial(400, accuracy) / 400} for name in ("unlearned", "oracle")}
         assert list(check_retain_accuracy(drawn, 400)) == []
+
+
+def test_embeddings_may_change_by_64_roundings_of_the_largest():
+    rows = np.array([[1.0, 0.25], [-2.0, 0.5]])
+    step = np.finfo(np.float64).eps * 2.0
+    for times, n_changed in ((64, 0), (65, 1)):
+        again = rows.copy()
+        again[0, 1] += times * step
+        assert len(list(check_stability(rows, again, "oracle"))) == n_changed
+
+
+@pytest.mark.parametrize(("n_retain", "is_lost"), [(220, False), (230, True)])
+def test_accuracy_is_lost_beyond_three_standard_errors(n_retain, is_lost):
+    # 0.9 against 0.8: a standard error of 0.5 / sqrt(n), of which three are 0.1 at n = 225
+    outputs = {"unlearned": {"retain_accuracy": 0.8}, "oracle": {"retain_accuracy": 0.9}}
+    assert bool(list(check_retain_accuracy(outputs, n_retain))) == is_lost
+
+
+def test_two_points_of_accuracy_may_be_lost():
+    outputs = {"unlearned": {"retain_accuracy": 0.5}, "oracle": {"retain_accuracy": 0.519}}
+    assert list(check_retain_accuracy(outputs, 10**9)) == []
+    outputs["oracle"]["retain_accuracy"] = 0.521
+    assert len(list(check_retain_accuracy(outputs, 10**9))) == 1
+    assert list(check_retain_accuracy({"oracle": {"retain_accuracy": 0.9}, "unlearned": {}}, 100)) == []
+
+
+@pytest.mark.parametrize(("n_equal", "severity"), [(149, None), (150, "warn"), (269, "warn"), (270, "fail")])
+def test_half_and_nine_tenths_of_equal_rows_are_the_limits(models, n_equal, severity):
+    models["unlearned"][1][:n_equal] = 0.0  # of 300 retain records
+    found = [
+        finding.severity for finding in guards_of({"unlearned": models["unlearned"]}) if finding.name == "collapsed"
+    ]
+    assert found == ([] if severity is None else [severity])

@@ -5,6 +5,7 @@ import pytest
 from tests.auditing.guards.cases import N_FORGET, N_HELD_OUT, N_RETAIN, guards_of, names_of, shift
 
 from ruler.auditing.gather import gather_evidence
+from ruler.auditing.guards import run_guards
 from ruler.auditing.guards.records import check_columns
 from ruler.core.types import Embeddings
 
@@ -156,3 +157,18 @@ def test_names_of_columns_tell(name):
     (finding,) = check_columns(gather(columns=["a", name, "b", "c", "d"]))
     assert f"Column 1 ({name!r}: by its name)" in finding.message
     assert list(check_columns(gather(columns=["a", "identity", "b", "c", "d"]))) == []
+
+
+def test_as_many_to_forget_as_to_keep_are_not_exchanged(random):
+    for n_forget, names in ((40, []), (41, ["swapped_sides"])):
+        rows = random.normal(size=(n_forget + 40 + 60, 5))
+        found = run_guards(gather_evidence(tuple(np.split(rows, [n_forget, n_forget + 40]))))
+        assert [finding.name for finding in found if finding.name == "swapped_sides"] == names
+
+
+@pytest.mark.parametrize(("n_forget", "is_seen"), [(30, True), (29, False)])
+def test_thirty_records_are_the_fewest_whose_columns_are_read(random, n_forget, is_seen):
+    rows = random.normal(size=(n_forget + 40 + 20, 5))
+    rows[:n_forget, 2] = np.sort(random.normal(size=n_forget))  # rises with every forget record
+    found = run_guards(gather_evidence(tuple(np.split(rows, [n_forget, n_forget + 40]))))
+    assert ("id_column" in [finding.name for finding in found]) == is_seen

@@ -177,7 +177,7 @@ def test_the_old_options_name_the_new_form(run, tmp_path, model, side):
 
 
 def test_an_error_of_ours_is_70_and_says_what_to_report(run, tmp_path, monkeypatch):
-    monkeypatch.setattr("ruler.embeddings.files.load_model_folder", lambda path, **_: {}["a key that is not there"])
+    monkeypatch.setattr("ruler.auditing.request.load_model_folder", lambda path, **_: {}["a key that is not there"])
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     code, out, err = run("--unlearned", tmp_path)
     assert (code, out) == (70, "")

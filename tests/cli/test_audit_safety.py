@@ -151,9 +151,10 @@ def test_a_file_that_changes_meanwhile_is_named_and_hashes_are_of_what_was_measu
         assert found.exit_code in (0, 1, 3)
         return ruler.Report.load(out)
 
-    expected = {f"{side}.npy": hash_file(model / f"{side}.npy") for side in SIZES}
-    assert run(tmp_path / "sound").provenance["inputs"] == {"unlearned": expected}
-    auditing = importlib.import_module("ruler.auditing.audit")
+    expected = {"unlearned": {f"{side}.npy": hash_file(model / f"{side}.npy") for side in SIZES}}
+    expected |= {"config": hash_file(tmp_path / "audit.toml")} if by == "file" else {}
+    assert run(tmp_path / "sound").provenance["inputs"] == expected
+    auditing = importlib.import_module("ruler.auditing.audit" if by == "python" else "ruler.auditing.request")
     measure = auditing.audit_evidence
 
     def change_and_measure(*evidence, **known):

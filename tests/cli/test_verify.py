@@ -2,11 +2,14 @@
 
 import json
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+import ruler
 import ruler.cli
+from ruler import Report
 
 
 @pytest.fixture
@@ -76,6 +79,55 @@ def test_names_of_added_files_cannot_steer_the_terminal(run, bundle, tmp_path):
     assert code == 1
     assert "\x1b" not in out
     assert "evil" in out
+
+
+@pytest.mark.parametrize("by_options", [True, False])
+def test_an_audit_can_be_repeated_to_the_bit(run, bundle, by_options, tmp_path):
+    words = ("--unlearned", "unlearned", "--oracle", "oracle", "--margin", "0.2") if by_options else (bundle.name,)
+    run("audit", *words, "--seed", "3", "--out", "report")
+    code, out, err = run("verify", "report", "--rerun")
+    assert (code, err) == (0, ""), out
+    assert "holds  rerun: The audit was repeated from its inputs and gives the same report, to the bit." in out
+    rows = np.load(tmp_path / "unlearned" / "forget.npy")
+    np.save(tmp_path / "unlearned" / "forget.npy", rows + 1e-9)
+    code, out, _ = run("verify", "report", "--rerun")
+    assert code == 1
+    assert "The inputs are not those of the report: unlearned/forget.npy changed." in out
+    (tmp_path / "unlearned" / "forget.npy").unlink()
+    code, out, _ = run("verify", "report", "--rerun")
+    assert code == 1
+    assert "rerun: The audit could not be repeated." in out
+
+
+def test_numbers_that_the_inputs_do_not_give_are_found_by_repeating(run, bundle, tmp_path):
+    """A report that agrees with itself in all but its inputs, by somebody who ran RULER on other data."""
+    run("audit", bundle, "--out", "report")
+    saved = Report.load("report")
+    random = np.random.default_rng(1)
+    other = ruler.audit(tuple(random.normal(size=(n, 6)) for n in (40, 90, 80)), settings=saved.settings)
+    replace(other, provenance={**saved.provenance, "layers": []}, declared=saved.declared).save("forged")
+    code, out, _ = run("verify", "forged")
+    assert code == 0, out
+    code, out, _ = run("verify", "forged", "--rerun")
+    assert code == 1
+    assert "The audit gives other records than records.parquet holds." in out
+    assert "The audit gives another report.json; other are verdict, reason" in out
+
+
+def test_a_report_that_does_not_hold_is_not_repeated(run, bundle, tmp_path):
+    run("audit", bundle, "--out", "report")
+    (tmp_path / "report" / "note.txt").touch()
+    code, out, _ = run("verify", "report", "--rerun")
+    assert code == 1
+    assert "not checked  rerun: The audit was not repeated" in out
+
+
+def test_an_audit_of_arrays_cannot_be_repeated_from_files(run, bundle):
+    random = np.random.default_rng(1)
+    ruler.audit(tuple(random.normal(size=(n, 6)) for n in (40, 90, 80))).save("report")
+    code, out, _ = run("verify", "report", "--rerun")
+    assert code == 1
+    assert "made in Python, from arrays" in out
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """From embeddings to a verdict: `audit`."""
 
 import hashlib
+import json
 import platform
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -146,6 +147,10 @@ def _describe_provenance(evidence: Evidence) -> dict[str, Any]:
         "n_oracles": len(evidence.oracles),
         "n_unmatched": evidence.n_unmatched,
         "grouped": list(evidence.groups),
+        "names": {
+            "ids": {side: hash_names(evidence.ids[side]) for side in sorted(evidence.named)},
+            "groups": {side: hash_names(names) for side, names in evidence.groups.items()},
+        },
         "arrays": {
             name: {
                 side: {"shape": list(rows.shape), "dtype": str(rows.dtype), "sha256": hash_rows(rows)}
@@ -154,6 +159,16 @@ def _describe_provenance(evidence: Evidence) -> dict[str, Any]:
             for name, model in evidence.models.items()
         },
     }
+
+
+def hash_names(names: npt.NDArray[Any]) -> str:
+    """SHA-256 of ids or groups as a JSON list, in the order that an audit puts the records in.
+
+    Example:
+        >>> hash_names(np.array(["ann", "bob"])) == hashlib.sha256(b'["ann", "bob"]').hexdigest()
+        True
+    """
+    return hashlib.sha256(json.dumps(names.tolist(), default=str).encode()).hexdigest()
 
 
 def hash_rows(rows: npt.NDArray[Any]) -> str:

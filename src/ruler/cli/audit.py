@@ -4,7 +4,6 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,10 +19,7 @@ from ruler.core.terminal import show_json
 
 if TYPE_CHECKING:
     from ruler.auditing.findings import Extra, Report
-    from ruler.auditing.settings import AuditSettings
     from ruler.core.cluster import ClusterSettings
-    from ruler.core.readers.pins import PinnedInputs
-    from ruler.embeddings.bundle.config import Places
     from ruler.neighbors import Searcher
 
 EXAMPLE = (
@@ -149,20 +145,29 @@ def audit(
         raise InputError(f"--device must be one of {', '.join(_DEVICES)}; got {device!r}. Example: --device cuda:0")
     given = {"alpha": alpha, "margin": margin, "seed": seed, "n_reference": n_reference}
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    from ruler.auditing.request import audit_config, audit_folders
+    from ruler.auditing.settings import AuditSettings
+
     cluster = choose_cluster(executor, job_cpus=job_cpus, job_gpus=job_gpus)
     with _choose_searcher(cluster, "cpu" if job_gpus is None else "cuda", device) as search:
         if config is not None:
-            report = _audit_config(config, options, layer, device, search, quiet=quiet)
+            report = audit_config(
+                config,
+                options=options,
+                layers=layer,
+                device=device,
+                search=search,
+                pin=pin_inputs,
+                progress=not quiet,
+            )
         else:
             if layer:
                 raise InputError(
                     "--layer must be used with models in a TOML file; got embeddings, read at one layer. Leave it out."
                 )
-            from ruler.auditing.settings import AuditSettings
-
             named = {"unlearned": unlearned, "oracle": oracle, "original": original, "groups": groups}
             places = {name: place for name, place in named.items() if place}
-            report = _audit_folders(places, AuditSettings(**options), search)
+            report = audit_folders(places, AuditSettings(**options), search=search, pin=pin_inputs)
     _tell(report, out, key, extras, as_json=as_json, quiet=quiet)
     is_allowed = allow_inconclusive and report.verdict == "inconclusive"
     raise typer.Exit(0 if is_allowed else _EXIT_OF[report.verdict])
@@ -183,69 +188,6 @@ def _choose_searcher(cluster: "ClusterSettings | None", job_device: str, device:
     needs = list_needs(cluster, job_device)
     with connect(max(os.cpu_count() or 1, cluster.job_cpus)) as ray:
         yield partial(find_neighbors_by_blocks, run=run_on_ray(ray, needs), workers=find_workers(ray, needs))
-
-
-def _audit_config(
-    path: Path,
-    options: dict[str, Any],
-    layers: list[str] | None,
-    device: str | None,
-    search: "Searcher",
-    *,
-    quiet: bool,
-) -> "Report":
-    from ruler.auditing.models import examine_models
-    from ruler.auditing.settings import AuditSettings
-    from ruler.embeddings.bundle.config import list_places, load_bundle, read_config
-
-    config, settings = read_config(path, AuditSettings)
-    settings = replace(settings, **options)
-    places = list_places(config, path.parent)
-    declared = config.evidence.model_dump(exclude_none=True) if config.evidence else {}
-    if config.embeddings is not None:
-        if layers:
-            raise InputError(f"--layer must be used with [models]; got [embeddings] in {path}. Leave it out.")
-        report = _audit_folders(places, settings, search, strata=config.embeddings.strata)
-        return replace(report, declared=declared)
-    pins = pin_inputs(places)
-    arguments = load_bundle(config, path.parent)
-    chosen = layers or (config.models.layer if config.models else None)
-    report = examine_models(
-        arguments,
-        layer=chosen[0] if isinstance(chosen, list) and len(chosen) == 1 else chosen,
-        device=device,
-        progress=not quiet,
-        settings=settings,
-        search=search,
-    )
-    return replace(_note_files(report, places, pins), declared=declared)
-
-
-def _audit_folders(
-    places: "Places", settings: "AuditSettings", search: "Searcher", *, strata: str | None = None
-) -> "Report":
-    from ruler.auditing.audit import audit_evidence
-    from ruler.auditing.gather import gather_evidence
-    from ruler.embeddings.bundle.config import apply_to_each
-    from ruler.embeddings.bundle.records import load_groups
-    from ruler.embeddings.files import load_model_folder
-
-    pins = pin_inputs(places)
-    load = partial(load_model_folder, strata=strata)
-    models: dict[str, Any] = {name: apply_to_each(load, at) for name, at in places.items() if name != "groups"}
-    groups = load_groups(Path(str(places["groups"]))) if "groups" in places else None
-    evidence = gather_evidence(**models, groups=groups, settings=settings, search=search)
-    return _note_files(audit_evidence(evidence), places, pins)
-
-
-def _note_files(report: "Report", files: "Places", pins: "PinnedInputs") -> "Report":
-    """Add where the inputs lie and what they hash to, if they are still what they were before they were read."""
-    pins.check()
-    noted: dict[str, str] = {}
-    for name, place in files.items():
-        for number, one in enumerate(place if isinstance(place, list) else [place], 1):
-            noted[name if number == 1 else f"{name} {number}"] = str(one)
-    return replace(report, provenance={**report.provenance, "files": noted, "inputs": pins.describe()})
 
 
 def _check_key(path: Path | None) -> Path | None:

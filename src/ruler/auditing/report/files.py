@@ -113,7 +113,7 @@ def _render(report: Report, also: Sequence[Extra]) -> tuple[dict[str, bytes], "C
     from ruler.auditing.report.document import ReportDocument, read_document, write_document
     from ruler.auditing.seal.manifest import describe_content, take_fingerprint
 
-    records = _write_records(report.records)
+    records = write_records(report.records)
     text = write_document(report, records_digest=hashlib.sha256(records).hexdigest())
     document = text.encode("utf-8", "backslashreplace")
     content = describe_content(report, document=document, records=records)
@@ -219,7 +219,7 @@ def _read_bytes(path: Path, most_bytes: int | None = None) -> bytes:
     return path.read_bytes()
 
 
-def _write_records(records: "pd.DataFrame") -> bytes:
+def write_records(records: "pd.DataFrame") -> bytes:
     """The bytes of records.parquet; the same records always give the same bytes."""
     arrow = load_optional("pyarrow", "saving a report")
     parquet = load_optional("pyarrow.parquet", "saving a report")

@@ -161,7 +161,7 @@ def _list_provenance(values: Mapping[str, Any], prefix: str = "") -> list[tuple[
     """What the page does not show elsewhere, flat."""
     rows: list[tuple[str, str]] = []
     for key, value in values.items():
-        if not prefix and key in ("arrays", "layers", "pooling", "weights", "files", *_SOFTWARE):
+        if not prefix and key in ("arrays", "layers", "pooling", "weights", "files", "request", *_SOFTWARE):
             continue
         if isinstance(value, Mapping):
             rows += _list_provenance(value, f"{prefix}{key} \u203a ")

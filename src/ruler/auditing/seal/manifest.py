@@ -104,9 +104,9 @@ def describe_content(report: Report, *, document: bytes, records: bytes) -> Cont
         report=hash_bytes(document),
         records=hash_bytes(records),
         settings=hash_bytes(rfc8785.dumps(vars(report.settings))),
-        inputs=dict(_find_digests(known.get("inputs"))),
-        arrays=dict(_find_digests(known.get("arrays"))),
-        names=dict(_find_digests(known.get("names"))),
+        inputs=dict(find_digests(known.get("inputs"))),
+        arrays=dict(find_digests(known.get("arrays"))),
+        names=dict(find_digests(known.get("names"))),
         code=describe_code(),
         environment=_describe_environment(),
     )
@@ -139,14 +139,14 @@ def read_canonical(kind: type[M], path: Path) -> M:
     return part
 
 
-def _find_digests(entries: Any, path: str = "") -> Iterator[tuple[str, str]]:
+def find_digests(entries: Any, path: str = "") -> Iterator[tuple[str, str]]:
     """Every SHA-256 in a part of the provenance, by its place, such as "unlearned/forget"."""
     digest = entries.get("sha256") if isinstance(entries, Mapping) else entries
     if isinstance(digest, str) and _IS_DIGEST.fullmatch(digest):
         yield path, digest
     elif isinstance(entries, Mapping):
         for name, entry in entries.items():
-            yield from _find_digests(entry, f"{path}/{name}" if path else str(name))
+            yield from find_digests(entry, f"{path}/{name}" if path else str(name))
 
 
 @cache

@@ -9,7 +9,7 @@ ifneq ($(wildcard ../shared/data),)
 export RULER_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: setup demo test coverage check format bench slow mutants clean
+.PHONY: setup demo test coverage check format bench slow mutants dist try-dist lock clean
 
 setup: $(STAMP)
 
@@ -51,6 +51,39 @@ bench: setup
 # Change one thing in the code, and see whether a test fails: tools/mutants.py says how. The same command resumes.
 mutants: setup
 	OMP_NUM_THREADS=1 nice $(BIN)/python tools/mutants.py --again --write $(ARGS)
+
+# Wheel, sdist and SBOM, by tools whose hashes are known; then the wheel is tried where nothing else is installed.
+TOOLS := build/tools
+
+$(TOOLS)/.setup-stamp: requirements/tools.lock
+	$(PYTHON) -m venv --clear $(TOOLS)
+	$(TOOLS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/tools.lock
+	@touch $@
+
+dist: $(TOOLS)/.setup-stamp
+	rm -rf dist
+	$(TOOLS)/bin/python -m build --no-isolation --outdir dist .
+	$(TOOLS)/bin/cyclonedx-py requirements --pyproject pyproject.toml --of JSON -o dist/ruler-audit.cdx.json requirements/runtime.lock
+	$(MAKE) try-dist
+
+try-dist:
+	$(PYTHON) -m venv --clear build/clean
+	build/clean/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt "$$(ls dist/*.whl)[torch,report,cli]"
+	cd build/clean && env -u PYTHONPATH bin/python -c "import ruler; assert 'site-packages' in ruler.__file__, ruler.__file__"
+	cd build/clean && env -u PYTHONPATH bin/ruler --version
+	cd build/clean && env -u PYTHONPATH bin/ruler demo --out demo
+
+# Pin what pyproject.toml asks for. Versions that are pinned already stay; `make lock ARGS=--upgrade` takes the newest.
+PIN = $(TOOLS)/bin/uv pip compile --quiet --universal --python-version 3.11 --no-header --no-annotate $(ARGS)
+
+lock: $(TOOLS)/.setup-stamp
+	$(PIN) pyproject.toml --extra dev -o constraints.txt
+	$(PIN) --generate-hashes pyproject.toml --extra all -c constraints.txt -o requirements/runtime.lock
+	$(PIN) --generate-hashes --group release -o requirements/tools.lock
+	{ echo '# Every package of `make setup`, transitive ones too; made by `make lock`. pyproject.toml states the honest ranges.'; \
+	  echo '# torch differs between indexes (CPU or CUDA); each wheel pins its own CUDA packages, which are left out here.'; \
+	  grep -vE '^#|^(cuda|nvidia)-|^triton=' constraints.txt; } > constraints.new
+	mv constraints.new constraints.txt
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage ruler-demo

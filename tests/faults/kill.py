@@ -52,14 +52,17 @@ TARGETS = ("worker", "coordinator", "group")
 LONGEST_PAUSE_S, LONGEST_WAIT_S, LONGEST_STUDY_S = 5.0, 60.0, 1200.0
 
 
-def run_campaign(n_kills: int, n_report_kills: int, *, n_seeds: int, seed: int, folder: Path) -> Counter[str]:
-    """Kill that often; returns what was counted. ``lost``, ``changed``, ``torn`` and ``orphans`` should be 0."""
+def run_campaign(n_kills: int, n_report_kills: int, *, words: list[str], seed: int, folder: Path) -> Counter[str]:
+    """Kill a study, narrowed by these words, and reports that often; returns what was counted.
+
+    ``lost``, ``changed``, ``torn`` and ``orphans`` should be 0.
+    """
     counts: Counter[str] = Counter()
     draw = random.Random(seed)
-    wanted = read_scores(finish(folder / "undisturbed", n_seeds)) if n_kills else {}
+    wanted = read_scores(finish(folder / "undisturbed", words)) if n_kills else {}
     while sum(counts[target] for target in TARGETS) < n_kills:
-        disturb(folder / f"study-{counts['studies']}", n_kills, n_seeds, draw, counts)
-        found = read_scores(finish(folder / f"study-{counts['studies']}", n_seeds))
+        disturb(folder / f"study-{counts['studies']}", n_kills, words, draw, counts)
+        found = read_scores(finish(folder / f"study-{counts['studies']}", words))
         counts["studies"] += 1
         counts["cells"] += len(wanted)
         counts["changed"] += sum(found.get(key) != scores for key, scores in wanted.items())
@@ -68,24 +71,24 @@ def run_campaign(n_kills: int, n_report_kills: int, *, n_seeds: int, seed: int, 
     return counts
 
 
-def start(out: Path, n_seeds: int) -> "subprocess.Popen[bytes]":
-    command = [*VERB, "--seeds", str(n_seeds), "--out", str(out)]
+def start(out: Path, words: list[str]) -> "subprocess.Popen[bytes]":
+    command = [*VERB, *words, "--out", str(out)]
     variables = os.environ | {"RULER_CACHE": f"{out}-cache"}
     return subprocess.Popen(command, env=variables, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                             start_new_session=True)  # fmt: skip
 
 
-def finish(out: Path, n_seeds: int) -> Path:
+def finish(out: Path, words: list[str]) -> Path:
     """Run or resume the study to its end."""
     for _ in range(2):  # jobs that three workers died over are recorded as failed, and done by the next run
-        if start(out, n_seeds).wait(LONGEST_STUDY_S) == 0:
+        if start(out, words).wait(LONGEST_STUDY_S) == 0:
             return out
     raise AssertionError(f"{out} must be finished by an undisturbed run")
 
 
-def disturb(out: Path, n_kills: int, n_seeds: int, draw: random.Random, counts: Counter[str]) -> None:
+def disturb(out: Path, n_kills: int, words: list[str], draw: random.Random, counts: Counter[str]) -> None:
     """Kill until the study is complete or the kills are spent."""
-    process = start(out, n_seeds)
+    process = start(out, words)
     while sum(counts[target] for target in TARGETS) < n_kills:
         wait(out, process, draw)
         before = read_rows(out)
@@ -103,7 +106,7 @@ def disturb(out: Path, n_kills: int, n_seeds: int, draw: random.Random, counts: 
         if target != "worker":
             process.wait()
             counts["orphans"] += not are_gone(workers)
-            process = start(out, n_seeds)
+            process = start(out, words)
         counts["seen"] += len(before)
         counts["lost"] += len(before - read_rows(out))
     process.kill()
@@ -222,9 +225,8 @@ def main() -> None:
     parser.add_argument("--write", type=Path, help="page whose table is replaced")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="ruler-kills-") as folder:
-        counts = run_campaign(
-            options.kills, options.report_kills, n_seeds=options.seeds, seed=options.seed, folder=Path(folder)
-        )
+        words = ["--seeds", str(options.seeds)]
+        counts = run_campaign(options.kills, options.report_kills, words=words, seed=options.seed, folder=Path(folder))
     for table in describe(counts).values():
         print(*table, sep="\n")
     if options.write is not None:

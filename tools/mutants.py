@@ -205,8 +205,8 @@ def list_code(code: CodeType) -> Iterator[CodeType]:
             yield from list_code(one)
 
 
-def judge(file: Path, tree: ast.Module, tests: list[pytest.Item], seconds: float) -> str:
-    """Whether some test fails with the tree in the place of the file."""
+def judge(file: Path, tree: ast.Module, tests: list[pytest.Item], *, is_control: bool = False) -> str:
+    """Whether some test fails with the tree in the place of the file; a control runs them in both ways."""
     module = ".".join(file.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__")
 
     def try_tests() -> bool:
@@ -214,12 +214,14 @@ def judge(file: Path, tree: ast.Module, tests: list[pytest.Item], seconds: float
         parts = {(one.co_qualname, one.co_firstlineno): one for one in list_code(code)}
         is_changed = False
         for one in gc.get_objects():
-            if isinstance(one, FunctionType) and one.__code__.co_filename == str(file):
+            if type(one) is FunctionType and one.__code__.co_filename == str(file):
                 new = parts[one.__code__.co_qualname, one.__code__.co_firstlineno]
                 is_changed |= new != one.__code__
                 one.__code__ = new
         if is_changed:
-            return all(passes(item) for item in tests)
+            return all(map(passes, tests))
+        if is_control and not all(map(passes, tests)):
+            return False
         # a value of the module, a class or a signature: import everything anew
         for name in [name for name in sys.modules if name.split(".")[0] in ("ruler", "tests", "benchmarks")]:
             del sys.modules[name]
@@ -227,14 +229,19 @@ def judge(file: Path, tree: ast.Module, tests: list[pytest.Item], seconds: float
         importlib.import_module(module)  # before pytest, which would read doctests from the file itself
         return pytest.main([*OPTIONS, "-x", *(item.nodeid for item in tests)]) == 0
 
-    return "survived" if in_child(try_tests, 20 + 4 * seconds) else "killed"
+    return "survived" if in_child(try_tests, 20 + 4 * BUDGET_S) else "killed"
 
 
 def choose_tests(known: dict[str, Any], file: Path, function: str) -> list[str]:
-    """The fastest tests that call a function or, if none does, its file."""
+    """The fastest tests that call a function or, if none does, its file; the file's own tests for values in it."""
     own = f"{file.relative_to(HOUSE)} "
+    mirror = str(Path("tests") / file.relative_to(HOUSE).with_name(f"test_{file.name}"))
     callers = [name for name, one in known.items() if own + function in one["calls"]]
-    callers = callers or [name for name, one in known.items() if any(call.startswith(own) for call in one["calls"])]
+    callers = callers or [
+        name
+        for name, one in known.items()
+        if name.startswith(mirror) or any(call.startswith(own) for call in one["calls"])
+    ]
     chosen, seconds = list[str](), 0.0
     for name in sorted(callers, key=lambda name: known[name]["seconds"]):
         seconds += known[name]["seconds"]
@@ -258,14 +265,14 @@ class Trial:
         kept: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
         for file in sorted({file for _, file in self.drawn}):
             wanted = {key for key, one in self.drawn if one == file and self._is_open(key, kept)}
-            tests = [items[name] for name in choose_tests(known, file, "(module)")]
+            tests = [items[name] for name in choose_tests(known, file, "(module)")[:10]]
             unchanged = ast.parse(file.read_text(encoding="utf-8"))
-            if wanted and judge(file, unchanged, tests, BUDGET_S) != "survived":
+            if wanted and judge(file, unchanged, tests, is_control=True) != "survived":
                 raise SystemExit(f"Tests of {file} must pass before mutants can be judged; got a failure.")
             for key, function, tree in list_mutants(file) if wanted else ():
                 if key in wanted:
                     tests = [items[name] for name in choose_tests(known, file, function)]
-                    kept[key] = judge(file, tree, tests, BUDGET_S)
+                    kept[key] = judge(file, tree, tests)
                     path.write_text(json.dumps(kept, indent=1))
                     print(f"\n{kept[key]:9} {key}", end="", flush=True)
         self.results = {key: kept[key] for key, _ in self.drawn}

@@ -97,3 +97,14 @@ def test_known_members_have_the_held_out_records_mix_of_labels(build_world):
     missing = tuple(replace(part, labels=part.labels + (2 if side == 2 else 0)) for side, part in enumerate(unlearned))
     found = measure_contrasts(gather_evidence(missing, oracle=oracle, settings=FAST))["loss"]
     assert found.sensitivity is None  # no retain record has a held-out label
+
+
+def test_one_member_of_a_label_is_enough(build_world):
+    world = build_world(0, sizes=(30, 100, 40))
+    parts = [Embeddings(rows, labels=np.ones(len(rows), dtype=int)) for rows in world.model()]
+    evidence = gather_evidence(tuple(parts), settings=FAST)
+    parts[1].labels[evidence.ids["retain"][evidence.main.members[0]]] = 0
+    parts[2].labels[0] = 0
+    again = gather_evidence(tuple(parts), settings=FAST)
+    assert (again.labels["retain"][again.main.members] == 0).sum() == 1
+    assert measure_contrasts(again)["m4"].sensitivity.source == "known members"

@@ -117,3 +117,9 @@ def test_skill_is_read_from_losses_where_no_accuracy_is_known():
         assert (found.skill, found.lost) == pytest.approx((skill, lost))
         alone = judge_damage(gather_evidence(embed(losses, 0.01), original=embed(sure, 0.01)), {})
         assert (alone.skill, alone.lost) == pytest.approx((skill, lost))
+
+
+def test_linear_cka_is_at_most_one_whatever_the_rounding():
+    found = [linear_cka(rows, rows) for seed in range(50) for rows in [np.random.default_rng(seed).normal(size=(9, 3))]]
+    assert max(found) == 1.0
+    assert min(found) == pytest.approx(1.0)

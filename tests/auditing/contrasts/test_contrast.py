@@ -116,14 +116,6 @@ def test_users_register_by_a_plain_call_and_cannot_replace_ours():
         CONTRASTS.register("mine", score_peak)
 
 
-def test_the_table_holds_the_papers_nulls():
-    assert {name: one.paper_null for name, one in OWN.items() if one.paper_null is not None} == {
-        "m2": 0.0,
-        "m3": 0.0,
-        "m4": 0.5,
-    }
-
-
 def test_a_metric_is_measured_at_every_layer_and_decides_nothing_unless_it_says_so(build_world, table):
     table.register("peak", Contrast("Peakedness", score_peak))
     model = tuple({"first": rows, "last": rows[:, :3]} for rows in build_world(0, sizes=(30, 60, 40)).model())

@@ -8,6 +8,7 @@ from scipy.stats import ortho_group
 from tests.auditing.cases import DECIDING, FAST, make_cleared
 
 from ruler.auditing import audit
+from ruler.auditing.contrasts import OWN
 
 
 def effects(report):
@@ -55,3 +56,11 @@ def test_an_oracle_of_another_width_is_audited_aligned(make_world):
     assert report.pairing.is_aligned
     assert np.isnan(report.metrics["m1"].plain_value)
     assert report.metrics["m1"].value > 0.9
+
+
+def test_the_table_holds_the_papers_nulls():
+    assert {name: one.paper_null for name, one in OWN.items() if one.paper_null is not None} == {
+        "m2": 0.0,
+        "m3": 0.0,
+        "m4": 0.5,
+    }

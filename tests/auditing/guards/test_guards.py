@@ -68,3 +68,12 @@ def test_every_guard_of_the_table_is_run(models):
     evidence = gather_evidence(models["unlearned"])
     assert len(GUARDS) == len(set(GUARDS)) == 14
     assert all(list(guard(evidence)) == [] for guard in GUARDS)
+
+
+def test_the_gravest_come_first(models):
+    models["oracle"] = models["original"]  # fails
+    repeated = {"forget": [0, 0, *range(2, N_FORGET)]}  # warns, by a guard that comes before
+    found = [finding.severity for finding in guards_of(models, ids=repeated)]
+    assert found[0] == "fail"
+    assert found == sorted(found, key=["fail", "warn", "note"].index)
+    assert "warn" in found

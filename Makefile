@@ -9,7 +9,7 @@ ifneq ($(wildcard ../shared/data),)
 export RULER_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: setup demo test coverage check format bench slow mutants dist try-dist lock clean
+.PHONY: setup demo test coverage check format bench slow mutants fuzz dist try-dist lock clean
 
 setup: $(STAMP)
 
@@ -47,6 +47,10 @@ format: setup
 # `make bench ARGS="--quick"`, or another benchmark: `make bench ARGS="precision --json FILE"`.
 bench: setup
 	$(BIN)/python -m benchmarks $(ARGS)
+
+# Feed changed files to every reader for half an hour; other budgets: `make fuzz ARGS="--seconds 60 --jobs 4"`.
+fuzz: setup
+	OMP_NUM_THREADS=1 nice $(BIN)/python -m tests.fuzz --seconds 1800 --jobs 2 --write docs/reliability.md $(ARGS)
 
 # Change one thing in the code, and see whether a test fails: tools/mutants.py says how. The same command resumes.
 mutants: setup

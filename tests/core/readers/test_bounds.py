@@ -1,11 +1,13 @@
 """The table of limits: every one can be raised by the user, and every check names it."""
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from ruler.core.errors import FileFormatError, InputError
+from ruler.core.markdown import markdown_table
 from ruler.core.readers.bounds import LIMITS, check_at_most, check_ends, check_text_array, limit, pack_texts
 
 
@@ -64,3 +66,10 @@ def test_ends_that_overlap_or_leave_the_data_are_refused(ends):
 @pytest.mark.parametrize(("ends", "n_bytes"), [([1, 1, 3], 3), ([], 0), ([0, 0], 0)])
 def test_sound_ends_are_taken(ends, n_bytes):
     check_ends(np.array(ends, dtype=np.int64), n_bytes, "ids")
+
+
+def test_the_table_of_limits_is_documented():
+    rows = [[f"`{name}`", f"{one.value:,}", one.reason] for name, one in LIMITS.items()]
+    table = "\n".join(markdown_table(["Limit", "Value", "What it counts, and why"], rows, marks=["---", "--:", "---"]))
+    page = Path(__file__).parents[3] / "docs" / "files.md"
+    assert table in page.read_text(encoding="utf-8"), f"write this into {page.name}:\n{table}"

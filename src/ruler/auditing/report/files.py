@@ -16,6 +16,8 @@ from ruler.auditing.report.pdf import find_browser, print_page
 from ruler.core.errors import FileFormatError, InputError
 from ruler.core.files import writing_safely
 from ruler.core.optional import load_optional
+from ruler.core.readers.pages import check_pages
+from ruler.core.readers.safety import reading_safely
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -243,7 +245,8 @@ def _read_records(content: bytes, document: "ReportDocument", path: Path) -> "pd
     arrow = load_optional("pyarrow", "loading a report")
     parquet = load_optional("pyarrow.parquet", "loading a report")
     load_optional("pandas", "loading a report")
-    try:
+    with reading_safely(path, "parquet file"):
+        check_pages(io.BytesIO(content), path)
         with parquet.ParquetFile(io.BytesIO(content)) as file:
             n_rows, names = file.metadata.num_rows, file.schema_arrow.names
             if n_rows != document.records.n_records or names != document.records.columns:
@@ -260,10 +263,8 @@ def _read_records(content: bytes, document: "ReportDocument", path: Path) -> "pd
                         f"{path} must unpack to at most {MOST_RECORD_BYTES >> 30} GiB; got more. "
                         "It does not look like records."
                     )
+                batch.validate(full=True)
                 batches.append(batch)
             table = arrow.Table.from_batches(batches, schema=file.schema_arrow)
-    except (arrow.ArrowException, OSError) as error:
-        first_line = str(error).partition("\n")[0][:200].rstrip(".")
-        raise FileFormatError(f"{path} must be a parquet file; got {first_line}.") from error
-    frame: pd.DataFrame = table.to_pandas(ignore_metadata=True)
-    return frame
+        frame: pd.DataFrame = table.to_pandas(ignore_metadata=True)
+        return frame

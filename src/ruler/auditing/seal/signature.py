@@ -197,7 +197,7 @@ def _load_key(path: Path, kind: Literal["private", "public"]) -> Any:
     )
     try:
         key = load(path.read_bytes())
-    except (ValueError, TypeError, OSError) as error:
+    except Exception as error:  # parsers raise anything
         raise FileFormatError(f"{rule}; got {shorten(error)} {_ADVICE}") from error
     wanted = ed25519.Ed25519PrivateKey if kind == "private" else ed25519.Ed25519PublicKey
     if not isinstance(key, wanted):

@@ -1,5 +1,6 @@
 """Arrays and tensors in files: .npy, .npz, .pt and .pth. Pickled objects are refused, not opened."""
 
+import io
 import math
 import pickle
 import zipfile
@@ -130,8 +131,10 @@ def read_torch(path: Path, *, is_mapped: bool = False) -> Any:
                 check_packing(archive, path)
                 check_unfolded_size(sum(entry.file_size for entry in archive.infolist()), path)
                 _check_pickle(archive, path)
+        # from memory, an old file gets no more than it has, whatever length it claims for a text
+        source = path if is_zip else io.BytesIO(path.read_bytes())
         try:
-            return torch.load(path, map_location="cpu", weights_only=True, mmap=is_mapped and is_zip)
+            return torch.load(source, map_location="cpu", weights_only=True, mmap=is_mapped and is_zip)
         except pickle.UnpicklingError:
             raise FileFormatError(
                 f"{path} must hold tensors only; got a file that is broken or needs pickled code, which is not run. "

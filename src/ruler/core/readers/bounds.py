@@ -94,13 +94,18 @@ def check_at_most(n: int, name: str, path: Path | str, noun: str) -> None:
         raise FileFormatError(f"{path} must have at most {most:,} {noun}; got {n:,}. {say_how_to_raise(name)}")
 
 
-def check_unfolded_size(n_bytes: int, path: Path) -> None:
+def check_unfolded_size(n_bytes: int, path: Path, size: int | None = None) -> None:
     """Refuse a file that unfolds to much more than its own size, as a decompression bomb does.
+
+    Args:
+        n_bytes: That it unfolds to.
+        path: The file.
+        size: Its bytes, where they are in memory already.
 
     Raises:
         FileFormatError: It would.
     """
-    allowed = limit("unfolding") * path.stat().st_size + limit("unfolded_bytes")
+    allowed = limit("unfolding") * (path.stat().st_size if size is None else size) + limit("unfolded_bytes")
     if n_bytes > allowed:
         raise FileFormatError(
             f"{path} must not unfold to more than {limit('unfolding')} times its size; it claims {n_bytes:,} bytes. "

@@ -53,7 +53,8 @@ class PinnedInputs:
         self._files: dict[str, dict[Path, str]] = {}
         for name, place in places.items():
             for number, one in enumerate([place] if isinstance(place, Path) else place, 1):
-                self._files[name if number == 1 else f"{name} {number}"] = dict(_list_files(one))
+                with reading_safely(one):
+                    self._files[name if number == 1 else f"{name} {number}"] = dict(_list_files(one))
         paths = {path for files in self._files.values() for path in files}
         self._pins = dict(zip(paths, _hash_all(paths), strict=True))
 

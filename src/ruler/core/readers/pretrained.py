@@ -172,12 +172,13 @@ def _check_index(index: Path) -> None:
     """Every file that an index of weights names is a .safetensors file in its folder."""
     with reading_safely(index, "index of weights"):
         names = sorted(set(read_json(index)["weight_map"].values()))
+        targets = {name: (index.parent / name).resolve() for name in names}
     places = [index.parent.resolve()]
     if places[0].parent.name == "snapshots":  # the hub's cache keeps the files of its snapshots beside them
         places.append(places[0].parents[1] / "blobs")
     for name in names:
         is_plain = isinstance(name, str) and not Path(name).is_absolute() and ".." not in Path(name).parts
-        if not (is_plain and any((index.parent / name).resolve().is_relative_to(place) for place in places)):
+        if not (is_plain and any(targets[name].is_relative_to(place) for place in places)):
             raise FileFormatError(f"{index} must name files of its own folder; got {name!r}. Save the model again.")
         if not name.endswith(".safetensors"):
             raise FileFormatError(
@@ -234,7 +235,7 @@ def _list_numbers(content: Any, key: str = "") -> Iterator[tuple[str, int]]:
 def _check_layers(config: dict[str, Any], path: Path) -> None:
     for key, number in _list_numbers(config):
         if _COUNTS.fullmatch(key):
-            check_at_most(number, "layers", path, f"under {key}")
+            check_at_most(number, "layers", path, f"layers ({key})")
 
 
 def _check_edges(config: dict[str, Any], path: Path) -> None:

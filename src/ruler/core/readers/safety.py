@@ -1,6 +1,7 @@
 """One line for whatever a missing, broken or hostile file makes its reader raise."""
 
 import errno
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,16 +39,16 @@ def is_panic(error: BaseException) -> bool:
 
 
 def _explain(path: Path, noun: str, error: BaseException) -> str:
-    if not path.exists():
+    if not os.path.exists(path):  # unlike Path's, false also for names that no system takes
         return f"{path} must be a file; got nothing there. Check the path."
-    if path.is_dir() and isinstance(error, IsADirectoryError):
+    if isinstance(error, IsADirectoryError):
         return f"{path} must be a file; got a folder. Check the path."
     if isinstance(error, OSError) and error.errno in _FAULTS_OF_THE_SYSTEM:
         return (
             f"{path} must be readable; got: {error.strerror}. Check its rights, the disk with the temporary files, "
             "and how many files may be open (ulimit -n; one per shard)."
         )
-    verb = "hold" if path.is_dir() else "be"
+    verb = "hold" if os.path.isdir(path) else "be"
     if isinstance(error, RecursionError):
         return f"{path} must {verb} a sound {noun}; it nests too deeply. Write it again."
     if isinstance(error, MemoryError):

@@ -96,6 +96,7 @@ class ParquetTable:
         """
         n_bytes = 0
         for batch in self.file.iter_batches(n_rows, columns=columns):
+            batch.validate(full=True)  # text that is no text, for one
             n_bytes += sum(measure_unfolded(column) for column in batch.columns)
             check_unfolded_size(n_bytes, self.path)
             yield batch
@@ -110,10 +111,11 @@ def open_parquet(path: Path) -> Iterator[ParquetTable]:
         MissingPackageError: pyarrow is not installed.
     """
     parquet = load_optional("pyarrow.parquet", "reading .parquet")
+    with reading_safely(path), path.open("rb") as stream:
+        check_pages(stream, path)
     with reading_safely(path), parquet.ParquetFile(path) as file:
         if len(set(file.schema_arrow.names)) < len(file.schema_arrow.names):
             raise FileFormatError(f"{path} must have columns of different names; got one twice. Rename it.")
-        check_pages(path, file.metadata)
         yield ParquetTable(path, file)
 
 

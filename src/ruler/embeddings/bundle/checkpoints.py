@@ -3,6 +3,7 @@
 import hashlib
 import importlib
 import importlib.util
+import os
 import sys
 from collections.abc import Callable, Mapping
 from importlib.machinery import SourceFileLoader
@@ -99,7 +100,7 @@ def find_factory(spec: str, key: str, folder: Path) -> Callable[[], Any]:
     if not module_name or not function_name.isidentifier():
         raise InputError(f"{key} must be 'module:function'; got {spec!r}. Example: my_project.models:build")
     file = (folder / f"{module_name}.py").resolve()
-    is_beside = module_name.isidentifier() and file.is_file()
+    is_beside = module_name.isidentifier() and os.path.isfile(file)
     # here, so that no caller can leave it out
     named = show_text(file if is_beside else module_name)
     print(f"ruler: will execute {named}, which {key} names", file=sys.stderr)

@@ -3,7 +3,7 @@
 import difflib
 import re
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from ruler.core.errors import FileFormatError, InputError
 from ruler.core.readers.documents import read_toml
+from ruler.core.readers.safety import reading_safely
 from ruler.embeddings.bundle.checkpoints import find_factory, load_checkpoint, load_transformer
 from ruler.embeddings.bundle.records import FolderRecords, load_groups, load_records
 from ruler.embeddings.files import SIDES
@@ -110,15 +111,22 @@ def read_config(path: Path, settings: type[S]) -> tuple[AuditConfig, S]:
         found = "a folder" if path.is_dir() else "nothing there"
         advice = "Folders of embeddings go into --unlearned and --oracle." if path.is_dir() else "Check the path."
         raise FileFormatError(f"{path} must be a TOML file; got {found}. {advice}")
-    fields: Any = {name: (kind, None) for name, kind in getattr(settings, "__annotations__", {}).items()}
-    table: Any = create_model("SettingsTable", __config__=_STRICT, **fields)
-    whole = create_model("AuditFile", __base__=AuditConfig, settings=(table | None, None))
+    form: Any = settings
+    whole = _model_file(form)
     try:
         config = whole.model_validate(read_toml(path))
     except ValidationError as error:
-        raise FileFormatError(_explain(error, path, list(fields))) from error
+        raise FileFormatError(_explain(error, path, list(getattr(settings, "__annotations__", {})))) from error
     _check_tables(config, path)
     return config, settings(**(config.settings.model_dump(exclude_unset=True) if config.settings else {}))
+
+
+@cache
+def _model_file(settings: type) -> type[AuditConfig]:
+    """The form of the file whose ``[settings]`` fill this dataclass."""
+    fields: Any = {name: (kind, None) for name, kind in getattr(settings, "__annotations__", {}).items()}
+    table: Any = create_model("SettingsTable", __config__=_STRICT, **fields)
+    return create_model("AuditFile", __base__=AuditConfig, settings=(table | None, None))
 
 
 def locate(names: Mapping[str, str | list[str] | None], folder: Path) -> dict[str, Path | list[Path]]:
@@ -129,7 +137,14 @@ def locate(names: Mapping[str, str | list[str] | None], folder: Path) -> dict[st
         {'unlearned': PosixPath('bundle/model.pt')}
     """
     given = {key: name for key, name in names.items() if name is not None}
-    return {key: apply_to_each(lambda one: folder / Path(one).expanduser(), name) for key, name in given.items()}
+
+    def find(name: str) -> Path:
+        with reading_safely(folder / name):
+            place = folder / Path(name).expanduser()
+            place.is_dir()  # a name that no system takes, or a folder that may not be entered, is told here
+            return place
+
+    return {key: apply_to_each(find, name) for key, name in given.items()}
 
 
 def apply_to_each(load: Callable[[Any], T], place: Any) -> T | list[T]:

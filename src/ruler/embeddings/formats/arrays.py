@@ -96,6 +96,8 @@ def load_pt(path: Path, strata: str | None = None) -> Opened:
     matrix = pick_matrix(n_dims, path, names.values())
 
     def as_array(value: Any) -> npt.NDArray[Any]:
+        if isinstance(value, list) and set(map(type, value)) == {str}:
+            return pack_texts(value, "texts")
         if not hasattr(value, "detach"):
             return np.asarray(value)
         check_unfolded_size(value.numel() * value.element_size(), path)

@@ -167,7 +167,7 @@ def plant_records(folder: Path, content: bytes, **changes: object) -> None:
 def test_records_that_are_not_parquet(tmp_path):
     folder = make_report().save(tmp_path)
     plant_records(folder, (folder / "records.parquet").read_bytes()[:-50])
-    with pytest.raises(FileFormatError, match="must be a sound .parquet file"):
+    with pytest.raises(FileFormatError, match=r"must be a sound \.parquet file"):
         Report.load(folder)
 
 

@@ -204,7 +204,7 @@ def test_each_fault_of_a_language_model_has_its_own_line(tmp_path: Path) -> None
         (
             str(make_broken(tmp_path / "broken")),
             FileFormatError,
-            "must hold a sound transformers model",
+            "must hold the weights of the model that its config.json describes",
         ),
         ("nobody/no-such-model", DownloadError, "must be in the Hugging Face cache or in reach; got neither"),
     ]

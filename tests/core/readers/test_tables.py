@@ -116,7 +116,7 @@ def test_file_that_is_absent_or_in_another_form(tmp_path):
 )
 def test_broken_file(tmp_path, name, content):
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(FileFormatError, match=r"must be a sound .* file; (it cannot be read|its end is)"):
+    with pytest.raises(FileFormatError, match=r"must be a sound .* file; it cannot be read"):
         read_table(tmp_path / name)
 
 

@@ -245,7 +245,7 @@ def _read_records(content: bytes, document: "ReportDocument", path: Path) -> "pd
     arrow = load_optional("pyarrow", "loading a report")
     parquet = load_optional("pyarrow.parquet", "loading a report")
     load_optional("pandas", "loading a report")
-    with reading_safely(path, "parquet file"):
+    with reading_safely(path):
         check_pages(io.BytesIO(content), path)
         with parquet.ParquetFile(io.BytesIO(content)) as file:
             n_rows, names = file.metadata.num_rows, file.schema_arrow.names

@@ -257,3 +257,18 @@ def test_weights_are_hashed_as_they_are_stored():
     with torch.no_grad():
         layer.weight[0, 0] += 1
     assert hash_weights(layer) != before
+
+
+def test_what_is_no_tensor_is_not_hashed():
+    class Counted(nn.Linear):
+        def get_extra_state(self):
+            return {"steps": 3}
+
+        def set_extra_state(self, state):
+            pass
+
+    torch.manual_seed(0)
+    counted, plain = Counted(3, 2), nn.Linear(3, 2)
+    plain.load_state_dict({name: value for name, value in counted.state_dict().items() if "extra" not in name})
+    assert len(counted.state_dict()) == 3
+    assert hash_weights(counted) == hash_weights(plain)

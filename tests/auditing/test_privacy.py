@@ -112,3 +112,12 @@ def test_the_area_under_the_curve_is_the_auc_on_its_own_side(random, shift, n):
 
 def test_contrasts_without_a_control_have_no_curve():
     assert trace_roc({"m2": replace(measure([1.0], [2.0])["m2"], strands=[])}) == {}
+
+
+@pytest.mark.parametrize("n_hits", [0, 1, 15])
+def test_few_and_all_hits_have_clopper_and_pearsons_interval(evidence, n_hits):
+    # the rest lies where half of the held-out records do, so that the side is the upper one
+    forget = np.concatenate([np.full(n_hits, 1e3), np.full(15 - n_hits, 99.6)])
+    found = measure_privacy(evidence, measure(forget, np.arange(200)))
+    assert found.true_positive_rate == pytest.approx(n_hits / 15)
+    assert found.true_positive_interval == pytest.approx(tuple(bound(n_hits, 15, 0.025)))

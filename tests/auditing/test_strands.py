@@ -4,11 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import t
 from tests.auditing.cases import DECIDING, FAST
 
 from ruler.auditing import AuditSettings, audit, gather_evidence
 from ruler.auditing.measure import measure_contrasts
+from ruler.auditing.strands import rank_units, two_sided
 from ruler.core.types import Embeddings
+from ruler.stats import measure_effect
 
 
 def test_marks_in_both_directions_are_seen(build_world):
@@ -109,3 +112,48 @@ def test_the_seed_changes_no_verdict_near_alpha(build_world):
     p_values = [min(one.metrics[name].adjusted_p_value for name in DECIDING) for one in reports]
     assert 0.03 < min(p_values) <= max(p_values) < 0.07
     assert len({one.verdict for one in reports}) == 1
+
+
+def test_a_record_stands_for_its_score_unless_the_spread_is_asked_for():
+    scores = {"forget": np.array([3.0, 1.0]), "held_out": np.array([2.0, 9.0, 5.0])}
+    assert [part.tolist() for part in rank_units({}, scores)] == [[3.0, 1.0], [2.0, 9.0, 5.0]]
+    spread = rank_units({}, scores, is_spread=True)  # from the median of all, 3
+    assert [part.tolist() for part in spread] == [[0.0, 2.0], [1.0, 6.0, 2.0]]
+
+
+def test_a_group_stands_for_the_mean_rank_of_its_records():
+    scores = {"forget": np.array([1.0, 4.0]), "held_out": np.array([2.0, 3.0])}
+    groups = {"forget": np.array(["a", "a"])}  # each record of it weighs a half
+    forget, held_out = rank_units(groups, scores)
+    assert held_out.tolist() == [1.0, 2.0]  # half a record below, and half of themselves
+    assert forget.tolist() == [(0.25 + 2.75) / 2]
+    forget, held_out = rank_units(groups, scores, is_spread=True)  # 2 is the middle record: 1, 2, 0 and 1 from it
+    assert held_out.tolist() == [0.5, 1.75]
+    assert forget.tolist() == [(1.75 + 2.75) / 2]
+
+
+def test_the_spread_of_groups_is_taken_from_the_record_in_the_middle():
+    scores = {"forget": np.array([1.0, 10.0]), "held_out": np.arange(2.0, 10.0)}
+    _, held_out = rank_units({"forget": np.array(["a", "a"])}, scores, is_spread=True)
+    assert held_out.argmin() == 3  # 4.5 of the weight of 9 lie at most half a record from the score 5
+
+
+def test_without_a_standard_error_nothing_is_significant():
+    assert two_sided(measure_effect([1.0], [2.0, 3.0])) == 1.0
+    assert two_sided(measure_effect([1.0, 2.0], [1.0, 2.0])) == 1.0
+    one = measure_effect([1.0, 5.0, 6.0], [2.0, 3.0, 4.0, 4.5])
+    assert two_sided(one) == pytest.approx(2 * t.sf(abs(one.statistic), one.freedom))
+
+
+def test_p_values_are_counted_by_labellings_or_compared_with_several_oracles(build_world):
+    world = build_world(0, sizes=(3, 20, 4))  # 35 labellings
+    evidence = gather_evidence(world.model(), oracle=world.model(), settings=FAST)
+    found = measure_contrasts(evidence)["m4"]
+    assert found.test == "permutation"
+    assert 35 * found.p_value == pytest.approx(round(35 * found.p_value))
+    world = build_world(0, sizes=(12, 40, 20))
+    evidence = gather_evidence(world.model(), oracle=[world.model() for _ in range(5)], settings=FAST)
+    found = measure_contrasts(evidence)["m4"]
+    assert found.test == "hybrid"
+    least = min(two_sided(strand.effect) for strand in found.strands)
+    assert found.p_value == pytest.approx(min(1.0, len(found.strands) * least))

@@ -227,7 +227,7 @@ def judge(file: Path, tree: ast.Module, tests: list[pytest.Item], *, is_control:
             del sys.modules[name]
         sys.meta_path.insert(0, Loader(module, file, code))
         importlib.import_module(module)  # before pytest, which would read doctests from the file itself
-        return pytest.main([*OPTIONS, "-x", *(item.nodeid for item in tests)]) == 0
+        return pytest.main([*OPTIONS, "-p", "no:terminal", "-x", *(item.nodeid for item in tests)]) == 0
 
     return "survived" if in_child(try_tests, 20 + 4 * BUDGET_S) else "killed"
 

@@ -26,6 +26,7 @@ import sys
 import time
 import tomllib
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
@@ -227,7 +228,8 @@ def judge(file: Path, tree: ast.Module, tests: list[pytest.Item], *, is_control:
             del sys.modules[name]
         sys.meta_path.insert(0, Loader(module, file, code))
         importlib.import_module(module)  # before pytest, which would read doctests from the file itself
-        return pytest.main([*OPTIONS, "-p", "no:terminal", "-x", *(item.nodeid for item in tests)]) == 0
+        with redirect_stdout(None):
+            return pytest.main([*OPTIONS, "-x", *(item.nodeid for item in tests)]) == 0
 
     return "survived" if in_child(try_tests, 20 + 4 * BUDGET_S) else "killed"
 

@@ -27,6 +27,7 @@ import time
 import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
+from functools import partial
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
@@ -176,7 +177,7 @@ def survey(items: list[pytest.Item]) -> dict[str, Any]:
     for file, own in by_file.items():
         digest = hashlib.sha256((ROOT / file).read_bytes()).hexdigest()
         if known.get(file, {}).get("digest") != digest:
-            known[file] = {"digest": digest, "tests": in_child(lambda own=own: learn(own)) or {}}
+            known[file] = {"digest": digest, "tests": in_child(partial(learn, own)) or {}}
             path.write_text(json.dumps(known))
     names = {item.nodeid for item in items}
     return {name: one for file in by_file for name, one in known[file]["tests"].items() if name in names}

@@ -48,8 +48,8 @@ def optimize(
     Args:
         model: Parameters with ``requires_grad`` are trained; train and eval flags are put back afterwards.
         objective: From the model and one batch of each source to a scalar loss.
-        sources: Name -> pair (X, y), ``MaskedSentences``, Dataset or DataLoader, in the order of the objective's
-            arguments.
+        sources: Name -> pair (X, y), ``MaskedSentences``, ``Completions``, Dataset or DataLoader, in the order of the
+            objective's arguments.
         settings: Epochs, rate, batch size, optimiser, bound.
         seed: Of the mini-batch order, of masks and of augmentation.
         progress: Show a bar, if stderr is a terminal.

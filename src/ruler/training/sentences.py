@@ -1,4 +1,4 @@
-"""Tokenised sentences -> masked language modelling: some tokens are hidden, and asked for."""
+"""Tokenised texts -> language modelling: hidden tokens of a sentence, or the completion of a prompt, are asked for."""
 
 from collections.abc import Sequence
 
@@ -120,6 +120,70 @@ class MaskedSentences:
         places, labels = locate_asked(labels, at_least=self._n_slots)
         self._n_slots = labels.shape[1]  # never fewer again: steps of one shape can be replayed
         return {"input_ids": words.where(is_replaced, hidden), "attention_mask": attention, ASKED: places}, labels
+
+
+class Completions:
+    """A source of records for causal language modelling: each token of a completion is asked for, given all before it.
+
+    Padding follows the last token, where no earlier token can see it, so the model needs no attention mask.
+
+    Args:
+        input_ids: (n, t) token numbers, padded on the right to one length.
+        labels: (n, t) the same numbers on the tokens of the completion, -100 elsewhere.
+
+    Raises:
+        InputError: Shapes that differ, a record without a completion, or a completion that starts with the first token.
+
+    Example:
+        >>> completions = Completions(torch.tensor([[7, 8, 9, 0]]), torch.tensor([[-100, -100, 9, -100]]))
+        >>> inputs, labels = completions.draw(torch.tensor([0]))
+        >>> inputs["asked"].tolist(), labels.tolist()  # the second token must give the third
+        ([[1, 0, 2]], [[9, -100, -100]])
+    """
+
+    def __init__(self, input_ids: npt.ArrayLike | torch.Tensor, labels: npt.ArrayLike | torch.Tensor) -> None:
+        self.input_ids, self.labels = (
+            (value if isinstance(value, torch.Tensor) else torch.from_numpy(np.array(value))).long()
+            for value in (input_ids, labels)
+        )
+        shape = tuple(self.input_ids.shape)
+        if len(shape) != 2 or len(self.input_ids) == 0 or shape[1] < 2 or tuple(self.labels.shape) != shape:
+            raise InputError(
+                "input_ids and labels must both be (n, t) with at least one record of two tokens; "
+                f"got {shape} and {tuple(self.labels.shape)}. Pad all records to one length."
+            )
+        is_asked = self.labels != NOT_ASKED
+        n_empty, n_bare = int((~is_asked.any(1)).sum()), int(is_asked[:, 0].sum())
+        if n_empty or n_bare:
+            raise InputError(
+                "labels must mark a completion that follows at least one token of its prompt in every record; "
+                f"got {n_empty} without a completion and {n_bare} without a prompt."
+            )
+        self._places, self._asked = locate_asked(self.labels[:, 1:])
+
+    def __len__(self) -> int:
+        return len(self.input_ids)
+
+    @property
+    def n_elements(self) -> int:
+        """Numbers per record."""
+        return self.input_ids.shape[1]
+
+    def to(self, device: torch.device) -> "Completions":
+        """The same records on a device."""
+        return Completions(self.input_ids.to(device), self.labels.to(device))
+
+    def draw(
+        self, rows: torch.Tensor, generator: torch.Generator | None = None
+    ) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+        """Records by row: the model's inputs with the places (n, a) that are asked, and what is asked there.
+
+        Args:
+            rows: (n,) record numbers.
+            generator: Not needed: nothing is drawn at random.
+        """
+        rows = rows.to(self.input_ids.device)
+        return {"input_ids": self.input_ids[rows], ASKED: self._places[rows]}, self._asked[rows]
 
 
 def locate_asked(labels: torch.Tensor, *, at_least: int = 1) -> tuple[torch.Tensor, torch.Tensor]:

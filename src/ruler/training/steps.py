@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from inspect import signature
 from typing import Any
 
 import torch
@@ -48,6 +49,9 @@ def _score_asked(model: nn.Module, asked: torch.Tensor, **inputs: Any) -> torch.
         is_picked = True
         return type(output)(last_hidden_state=pick(hidden))
 
+    config = getattr(model, "config", None)
+    if getattr(config, "use_cache", False) and "use_cache" in signature(model.forward).parameters:
+        inputs["use_cache"] = False  # past keys serve generation alone
     handle = getattr(model, "base_model", model).register_forward_hook(keep_asked)
     try:
         output = model(**inputs)

@@ -64,9 +64,9 @@ def unlearn(
     Args:
         method: ``gradient_ascent``, ``neggrad_plus``, ``fine_tuning``, ``scrub``, ``bad_teacher``, or one that your own
             package or a call of ``ruler.unlearning.METHODS.register`` added.
-        model: A torch classifier or masked language model: inputs -> logits, or -> an output with ``.logits``.
-        forget: Records to forget: a pair (X, y), ``MaskedSentences``, a Dataset or a DataLoader. Fine-Tuning does
-            not read it.
+        model: A torch classifier, masked or causal language model: inputs -> logits, or -> an output with ``.logits``.
+        forget: Records to forget: a pair (X, y), ``MaskedSentences``, ``Completions``, a Dataset or a DataLoader.
+            Fine-Tuning does not read it.
         retain: Records to keep, likewise. Gradient Ascent does not read it.
         settings: The method's own settings; None takes the paper's.
         progress: Show a bar, if stderr is a terminal.

@@ -13,11 +13,12 @@ def cache(tmp_path, monkeypatch):
 
 
 def test_every_kind_is_there():
-    assert {entry.kind for entry in DATASETS.values()} == {"table", "images", "faces", "text"}
+    assert {entry.kind for entry in DATASETS.values()} == {"table", "images", "faces", "text", "prompts"}
     assert DATASETS["covertype"].size == "581,012 x 54"
     assert DATASETS["cifar10"].size == "10,000 + 2,000 of 32 x 32"
     assert DATASETS["lfw"].size == "4,324 of 158 people"
     assert DATASETS["mtsamples"].size == "4,966 texts, 2,357 distinct"
+    assert DATASETS["tofu"].size == "4,000 prompts, 200 groups"
 
 
 @pytest.mark.parametrize(

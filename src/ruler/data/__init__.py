@@ -1,20 +1,21 @@
 """A name or a file -> arrays, split and partitioned into what is forgotten and what is kept.
 
 A dataset of your own becomes known by its name through `register_dataset`, or from your own package by an entry point
-of the group ``ruler.datasets`` that names a `TabularSet`, `ImageSet`, `FaceSet` or `TextSet`.
+of the group ``ruler.datasets`` that names a `TabularSet`, `ImageSet`, `FaceSet`, `TextSet` or `PromptSet`.
 """
 
 from ruler.data.catalog import DATASETS, list_datasets, register_dataset
-from ruler.data.datasets import Dataset, FaceSet, ImageSet, RemoteFile, TabularSet, TextSet
+from ruler.data.datasets import Dataset, FaceSet, ImageSet, PromptSet, RemoteFile, TabularSet, TextSet
 from ruler.data.doors import describe_dataset, fetch_dataset, load_dataset
 from ruler.data.faces import check_gender, load_faces
 from ruler.data.images import load_images
 from ruler.data.partition import find_duplicates, partition_classes, partition_groups, partition_rows
+from ruler.data.prompts import PromptSplit, load_prompts, split_prompts
 from ruler.data.sources import Location, locate
 from ruler.data.split import TabularSplit, sample_rows, split
 from ruler.data.tables import load_tabular
 from ruler.data.texts import load_texts, split_sentences
-from ruler.data.types import ImageData, ImageSplit, TabularData, TextData
+from ruler.data.types import ImageData, ImageSplit, Prompts, TabularData, TextData
 
 __all__ = [
     "DATASETS",
@@ -24,6 +25,9 @@ __all__ = [
     "ImageSet",
     "ImageSplit",
     "Location",
+    "PromptSet",
+    "PromptSplit",
+    "Prompts",
     "RemoteFile",
     "TabularData",
     "TabularSet",
@@ -38,6 +42,7 @@ __all__ = [
     "load_dataset",
     "load_faces",
     "load_images",
+    "load_prompts",
     "load_tabular",
     "load_texts",
     "locate",
@@ -47,5 +52,6 @@ __all__ = [
     "register_dataset",
     "sample_rows",
     "split",
+    "split_prompts",
     "split_sentences",
 ]

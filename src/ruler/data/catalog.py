@@ -1,10 +1,10 @@
-"""The datasets of the paper, one object each, and those that other packages bring."""
+"""The datasets of the paper and of language models, one object each, and those that other packages bring."""
 
 from dataclasses import replace
 from typing import Any
 
 from ruler.core.registry import Registry
-from ruler.data.datasets import Dataset, FaceSet, ImageSet, RemoteFile, TabularSet, TextSet
+from ruler.data.datasets import Dataset, FaceSet, ImageSet, PromptSet, RemoteFile, TabularSet, TextSet
 from ruler.data.homes import (
     download_cifar,
     download_covertype,
@@ -13,6 +13,7 @@ from ruler.data.homes import (
     download_svhn,
     read_breast_cancer,
 )
+from ruler.data.prompt_files import read_lume, read_questions, read_tofu
 
 _CIFAR = "https://www.cs.toronto.edu/~kriz"
 _SVHN = "http://ufldl.stanford.edu/housenumbers"
@@ -65,6 +66,19 @@ _MTSAMPLES = TextSet(
     content_hash="2e2bfbf45b0c96c764f63b81fa2e4f14238eb5dea7a7f590d228bb4db23257be",
     note="4,966 transcriptions are listed, of which 2,357 are distinct",
     study="clinical",
+)
+
+_TOFU = PromptSet(
+    key="tofu",
+    title="TOFU",
+    origin="huggingface.co/datasets/locuslab/TOFU",
+    by_hand="Get full.json and the files *_perturbed.json there, with forget10_entities.json of the authors of UDS",
+    stem="tofu/full.json",
+    parse=read_tofu,
+    n_prompts=4000,
+    n_groups=200,
+    content_hash="5e19864c8e694c67ed9ff7386963712e8d033bab1f2148860d97ba5cdcd62298",
+    note="200 fictitious authors; forget10, forget05 and forget01 are the last 20, 10 and 2 of them",
 )
 
 _OURS: tuple[Dataset, ...] = (
@@ -289,6 +303,41 @@ _OURS: tuple[Dataset, ...] = (
         by="row",
         is_control=True,
     ),
+    _TOFU,
+    replace(
+        _TOFU,
+        key="tofu_real_authors",
+        title="TOFU, real authors",
+        stem="tofu/real_authors_perturbed.json",
+        parse=read_questions,
+        n_prompts=100,
+        n_groups=100,
+        content_hash="40450a308c903c1644d3a4b0f30f0bcb8b437405f6315f84abae2779e95ce684",
+        note="",
+    ),
+    replace(
+        _TOFU,
+        key="tofu_world_facts",
+        title="TOFU, world facts",
+        stem="tofu/world_facts_perturbed.json",
+        parse=read_questions,
+        n_prompts=117,
+        n_groups=117,
+        content_hash="2ad4106ed26cec7e7ede34b90bd6b6155fe8c82ae1451bb1116da3e27837b463",
+        note="",
+    ),
+    PromptSet(
+        key="lume",
+        title="LUME",
+        origin="github.com/amazon-science/lume-llm-unlearning",
+        by_hand="Get the forget and retain records there as JSON lines, forget.jsonl.gz and retain.jsonl.gz",
+        stem="lume/forget.jsonl.gz",
+        parse=read_lume,
+        n_prompts=5466,
+        n_groups=1733,
+        content_hash="04fc42db57ed24ded8d5f29fc6eca5cdbfff754031e34a3d075a630d5cf6ddb8",
+        note="3 tasks; groups are stories, made-up people and people with a biography",
+    ),
 )
 
 DATASETS: Registry[Dataset] = Registry(
@@ -321,4 +370,4 @@ def list_datasets(study: str) -> tuple[str, ...]:
         >>> list_datasets("images")
         ('cifar10', 'svhn', 'cifar100')
     """
-    return tuple(entry.key for entry in _OURS if entry.study == study)
+    return tuple(entry.key for entry in _OURS if study and entry.study == study)

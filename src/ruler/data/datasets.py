@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from ruler.core.errors import DataMismatchError
-from ruler.data.types import ImageData, ImageSplit, TabularData, TextData
+from ruler.data.types import ImageData, ImageSplit, Prompts, TabularData, TextData
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class RemoteFile:
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset:
-    """What every dataset says of itself, whatever its kind; use one of the four subclasses.
+    """What every dataset says of itself, whatever its kind; use one of the five subclasses.
 
     A dataset of your own needs a key, a title, its sizes and ``read``. A published one is looked for in the data
     folder, then in the cache, then downloaded into the cache.
@@ -38,6 +39,7 @@ class Dataset:
         download: Called with the dataset and whether to show progress, returns what is cached; None where no program
             can get it.
         files: What ``download`` fetches.
+        by_hand: How to get it where no program can.
         stem: Name of its file in a data folder, where that is not the key.
         content_hash: SHA-256 of the content that numbers were measured on; empty if any content will do.
         note: What a reader of its numbers must know.
@@ -56,6 +58,7 @@ class Dataset:
     read: Callable[[], Any] | None = None
     download: Callable[[Any, bool], Any] | None = None
     files: tuple[RemoteFile, ...] = ()
+    by_hand: str = "Its home asks for an account: get the CSV file there, gzip it"
     stem: str = ""
     content_hash: str = ""
     note: str = ""
@@ -238,3 +241,32 @@ class TextSet(Dataset):
     def n_records(self) -> int:
         """Sentences that a model is trained on in an epoch."""
         return 3_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class PromptSet(Dataset):
+    """Prompts and completions for a language model.
+
+    Args:
+        parse: The records of its main file and of those beside it.
+        n_prompts, n_groups: How many records there are, and how many authors, documents or persons they are about.
+    """
+
+    kind: ClassVar[str] = "prompts"
+    place: ClassVar[str] = "text/{}"
+
+    read: Callable[[], Prompts] | None = None
+    parse: Callable[[Path], Prompts] | None = None
+    architectures: tuple[str, ...] = ("causal_lm",)
+    n_prompts: int
+    n_groups: int
+
+    @property
+    def size(self) -> str:
+        """Prompts and groups, in words."""
+        return f"{self.n_prompts:,} prompts, {self.n_groups:,} groups"
+
+    @property
+    def n_records(self) -> int:
+        """All of them; held-out groups are set aside when they are split."""
+        return self.n_prompts

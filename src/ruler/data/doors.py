@@ -10,24 +10,27 @@ from ruler.data.catalog import DATASETS
 from ruler.data.datasets import Dataset, FaceSet
 from ruler.data.faces import fetch_faces, load_faces, read_faces
 from ruler.data.images import fetch_images, load_images
+from ruler.data.prompts import fetch_prompts, load_prompts
 from ruler.data.sources import locate
 from ruler.data.tables import fetch_table, load_tabular
 from ruler.data.texts import fetch_texts, load_texts
-from ruler.data.types import ImageData, ImageSplit, TabularData, TextData
+from ruler.data.types import ImageData, ImageSplit, Prompts, TabularData, TextData
 
-Loaded = TabularData | ImageSplit | ImageData | TextData
+Loaded = TabularData | ImageSplit | ImageData | TextData | Prompts
 
 _LOAD: dict[str, Callable[..., Loaded]] = {
     "table": load_tabular,
     "images": load_images,
     "faces": load_faces,
     "text": load_texts,
+    "prompts": load_prompts,
 }
 _FETCH: dict[str, Callable[..., Path]] = {
     "table": fetch_table,
     "images": fetch_images,
     "faces": fetch_faces,
     "text": fetch_texts,
+    "prompts": fetch_prompts,
 }
 
 
@@ -39,7 +42,7 @@ def load_dataset(name: str, *, progress: bool = False) -> Loaded:
         progress: Show on stderr how far reading or downloading is.
 
     Returns:
-        TabularData of a table, ImageSplit of images, ImageData of faces, TextData of texts.
+        TabularData of a table, ImageSplit of images, ImageData of faces, TextData of texts, Prompts of prompts.
 
     Raises:
         UnknownNameError: No such dataset; says the nearest.
@@ -122,5 +125,7 @@ def _measure(dataset: Dataset, path: Path | None) -> tuple[str, str]:
         return f"{len(data.train)} + {len(data.test)} images", data.train.note
     if isinstance(data, TextData):
         return f"{data.n_documents} documents, {len(data)} sentences", data.note
+    if isinstance(data, Prompts):
+        return f"{len(data)} prompts, {len(set(data.groups.tolist()))} groups", data.note
     n_people = len(set(data.ids if data.groups is None else data.groups))
     return f"{len(data)} images of {n_people} people", data.note

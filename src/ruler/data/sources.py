@@ -91,9 +91,8 @@ def find_home(dataset: Dataset) -> tuple[Path, Callable[[Any, bool], Any]]:
         )
     if dataset.download is None:
         raise DownloadError(
-            f"{dataset.title} must be put there by hand; got no copy on this machine, and its home ({dataset.origin}) "
-            f"asks for an account. Get the CSV file there, gzip it, and put it at {dataset.file} in the folder that "
-            "RULER_DATA names."
+            f"{dataset.title} must be put there by hand; got no copy on this machine, and no program can get it from "
+            f"{dataset.origin}. {dataset.by_hand}, and put it at {dataset.file} in the folder that RULER_DATA names."
         )
     return cache_folder() / dataset.file, dataset.download
 

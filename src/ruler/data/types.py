@@ -1,7 +1,9 @@
-"""Loaded data as values: tables, images and texts."""
+"""Loaded data as values: tables, images, texts and prompts."""
 
 import hashlib
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -138,3 +140,86 @@ class TextData:
 
     def __len__(self) -> int:
         return len(self.sentences)
+
+
+@dataclass(frozen=True, eq=False)
+class Prompts:
+    """Prompts with the completions that a language model is trained to give: record i belongs to ``groups[i]``.
+
+    Args:
+        name: Key of a dataset, or the file's or folder's name.
+        prompts, completions: n texts each; no template is applied and no space is put between them.
+        ids: (n,) names of the records.
+        groups: (n,) who or what each record is about: author, document, person. Records of a group are forgotten
+            together.
+        strata: (n,) what kind of record each is, such as its task; None where all are alike.
+        paraphrases: n times the completion in other words; empty where there is none.
+        perturbations: n times wrong completions in the form of the paraphrase; empty where there are none.
+        spans: n times the first character of the completion's decisive words and the one behind the last; None where
+            they are not marked.
+        forget_sets: Names of the sets that the dataset's authors propose to forget, and the groups of each.
+        note: What a reader of its numbers must know about these records.
+
+    Raises:
+        InputError: Fields of different lengths, no records, or a span outside its completion.
+    """
+
+    name: str
+    prompts: tuple[str, ...]
+    completions: tuple[str, ...]
+    ids: npt.NDArray[Any]
+    groups: npt.NDArray[Any]
+    strata: npt.NDArray[Any] | None = None
+    paraphrases: tuple[str, ...] = ()
+    perturbations: tuple[tuple[str, ...], ...] = ()
+    spans: tuple[tuple[int, int] | None, ...] = ()
+    forget_sets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        n = len(self.prompts)
+        empty = {"paraphrases": ("",) * n, "perturbations": ((),) * n, "spans": (None,) * n}
+        for name, value in empty.items():
+            object.__setattr__(self, name, getattr(self, name) or value)
+        strata = self.groups if self.strata is None else self.strata
+        beside = (self.completions, self.ids, self.groups, strata, self.paraphrases, self.perturbations, self.spans)
+        if n == 0 or any(len(values) != n for values in beside):
+            raise InputError(
+                f"{self.name} must have one prompt, completion, id, group and so on per record, and at least one "
+                f"record; got {n} prompts and {', '.join(str(len(values)) for values in beside)}."
+            )
+        for span, completion in zip(self.spans, self.completions, strict=True):
+            if span is not None and not 0 <= span[0] < span[1] <= len(completion):
+                raise InputError(f"spans of {self.name} must lie in the completion; got {span} in {completion!r:.80}.")
+
+    def __len__(self) -> int:
+        return len(self.prompts)
+
+    def select(self, rows: Sequence[int] | IndexArray) -> "Prompts":
+        """The same value with some of the records, in this order."""
+
+        def pick(values: tuple[Any, ...]) -> tuple[Any, ...]:
+            return tuple(values[row] for row in rows)
+
+        return replace(
+            self,
+            prompts=pick(self.prompts),
+            completions=pick(self.completions),
+            ids=self.ids[rows],
+            groups=self.groups[rows],
+            strata=None if self.strata is None else self.strata[rows],
+            paraphrases=pick(self.paraphrases),
+            perturbations=pick(self.perturbations),
+            spans=pick(self.spans),
+        )
+
+    @property
+    def content_hash(self) -> str:
+        """SHA-256 of all records with what is known of them: the same on every machine."""
+        digest = hashlib.sha256()
+        strata = [""] * len(self) if self.strata is None else self.strata.tolist()
+        beside = (self.ids.tolist(), self.groups.tolist(), strata, self.spans, self.paraphrases, self.perturbations)
+        for record in zip(self.prompts, self.completions, *beside, strict=True):
+            digest.update(json.dumps(record).encode())
+        digest.update(json.dumps(sorted(self.forget_sets.items())).encode())
+        return digest.hexdigest()

@@ -81,9 +81,21 @@ def read_json(path: Path) -> dict[str, Any]:
         Traceback (most recent call last):
         ruler.core.errors.FileFormatError: ... must be a sound JSON file; it nests too deeply. Write it again.
     """
-    with reading_safely(path, "JSON file"):
-        check_at_most(path.stat().st_size, "json_bytes", path, "bytes")
-        content = json.loads(path.read_text(encoding="utf-8"))
+    content = _load_json(path)
     if not isinstance(content, dict):
         raise FileFormatError(f"{path} must hold a JSON object; got {type(content).__name__}. Write it again.")
     return content
+
+
+def read_json_list(path: Path) -> list[dict[str, Any]]:
+    """The objects that a JSON file lists; raises as `read_json`."""
+    content = _load_json(path)
+    if not isinstance(content, list) or not all(isinstance(entry, dict) for entry in content):
+        raise FileFormatError(f"{path} must hold a list of JSON objects; got something else. Write it again.")
+    return content
+
+
+def _load_json(path: Path) -> Any:
+    with reading_safely(path, "JSON file"):
+        check_at_most(path.stat().st_size, "json_bytes", path, "bytes")
+        return json.loads(path.read_text(encoding="utf-8"))

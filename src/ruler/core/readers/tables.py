@@ -41,7 +41,7 @@ def read_csv(path: Path) -> list[list[str]]:
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """The records of a ``.csv`` file with a header, all text, or of a ``.jsonl`` file, one JSON object per line.
+    """The records of a ``.csv`` file with a header, all text, or of a ``.jsonl`` or ``.jsonl.gz`` file.
 
     Raises:
         FileFormatError: No such file, one that cannot be read, or a line that does not fit.
@@ -53,13 +53,8 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
         >>> read_rows(path)
         [{'id': '7', 'text': 'fever'}]
     """
-    if path.suffix.lower() == ".jsonl":
-        with reading_safely(path), path.open(encoding="utf-8-sig") as stream:
-            rows = [json.loads(line) for line in stream if line.strip()]
-        odd = next((number for number, row in enumerate(rows, 1) if not isinstance(row, dict)), None)
-        if odd is not None:
-            raise FileFormatError(f"{path} must hold one JSON object per line; got another value in line {odd}.")
-        return rows
+    if path.name.lower().endswith((".jsonl", ".jsonl.gz")):
+        return read_json_lines(path)
     header, *lines = read_csv(path) or [[]]
     for number, line in enumerate(lines, 1):
         if len(line) > len(header):
@@ -69,6 +64,21 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
             )
     check_unfolded_size(len(lines) * len(header) * _BYTES_PER_CELL, path)  # short lines are filled up
     return [dict(zip(header, line + [""] * (len(header) - len(line)), strict=True)) for line in lines]
+
+
+def read_json_lines(path: Path) -> list[dict[str, Any]]:
+    """The records of a file with one JSON object per line, whatever its ending; gzipped if that is ``.gz``.
+
+    Raises:
+        FileFormatError: No such file, one that cannot be read or unfolds beyond bounds, or a line that is no object.
+    """
+    with reading_safely(path):
+        text = io.TextIOWrapper(io.BytesIO(_unpack(path)), encoding="utf-8-sig")
+        rows = [json.loads(line) for line in text if line.strip()]
+    odd = next((number for number, row in enumerate(rows, 1) if not isinstance(row, dict)), None)
+    if odd is not None:
+        raise FileFormatError(f"{path} must hold one JSON object per line; got another value in line {odd}.")
+    return rows
 
 
 @dataclass(frozen=True)
@@ -190,14 +200,18 @@ def read_table(path: Path) -> Any:
 
 def _open_text(path: Path) -> IO[bytes]:
     """The bytes of a CSV file, unpacked if need be, once rows as wide as its header fit into memory."""
+    text = _unpack(path)
+    n_columns = text.partition(b"\n")[0].count(b",") + 1
+    check_unfolded_size(text.count(b"\n") * n_columns * _BYTES_PER_VALUE, path)
+    return io.BytesIO(text)
+
+
+def _unpack(path: Path) -> bytes:
+    """All bytes of a file, of its content if it is gzipped, as long as that unfolds within bounds."""
     unpack = gzip.open if path.name.lower().endswith(".gz") else open
     content = io.BytesIO()
     with unpack(path, "rb") as stream:
         while block := stream.read(_BYTES_AT_ONCE >> 6):
             content.write(block)
             check_unfolded_size(content.tell(), path)
-    text = content.getvalue()
-    n_columns = text.partition(b"\n")[0].count(b",") + 1
-    check_unfolded_size(text.count(b"\n") * n_columns * _BYTES_PER_VALUE, path)
-    content.seek(0)
-    return content
+    return content.getvalue()

@@ -1,7 +1,7 @@
 """Frozen values that travel between rooms."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -161,3 +161,45 @@ class Predictions:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+
+@dataclass(frozen=True, eq=False)
+class TokenReading:
+    """What a causal language model says of the completions of n records, token by token.
+
+    Row i belongs to record i; a is the length of the longest completion. Beyond a record's own tokens, numbers are NaN
+    and hits False.
+
+    Args:
+        log_probs: (n, a) natural logarithm of each token's probability, given all true tokens before it.
+        hits: (n, a) whether the token is the likeliest one at its place.
+        means: (n, a) mean of log p(token) over the model's own distribution at that place, or None.
+        deviations: (n, a) its standard deviation there, or None.
+        lens: By layer in forward order, ``log_probs`` as the final norm and head read them from that layer.
+        hidden: By layer in forward order, one vector (n, p) per record.
+
+    Example:
+        >>> reading = TokenReading(np.log([[0.5, 0.5], [0.25, np.nan]]), np.array([[True, True], [False, False]]))
+        >>> reading.lengths.tolist(), reading.losses.round(3).tolist()
+        ([2, 1], [0.693, 1.386])
+    """
+
+    log_probs: FloatArray
+    hits: npt.NDArray[np.bool_]
+    means: FloatArray | None = None
+    deviations: FloatArray | None = None
+    lens: Mapping[str, FloatArray] = field(default_factory=dict)
+    hidden: Mapping[str, npt.NDArray[np.float32]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.log_probs)
+
+    @property
+    def lengths(self) -> IndexArray:
+        """(n,) tokens of each completion."""
+        return np.asarray((~np.isnan(self.log_probs)).sum(axis=1), dtype=np.int64)
+
+    @property
+    def losses(self) -> FloatArray:
+        """(n,) mean negative log-likelihood per token."""
+        return np.asarray(-np.nanmean(self.log_probs, axis=1))

@@ -1,0 +1,47 @@
+"""The table of peers' metrics: to add one of ours, write it in a file of its own and add it to `OWN`.
+
+Users add theirs without editing this package: by an entry point of the group "ruler.peers" that names a `Peer`, or by
+``PEERS.register(name, peer)``.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ruler.core.registry import Registry
+from ruler.metrics.peers.exact_memorization import EXACT_MEMORIZATION
+from ruler.metrics.peers.extraction_strength import EXTRACTION_STRENGTH
+from ruler.metrics.peers.min_k import MIN_K
+from ruler.metrics.peers.min_k_plus import MIN_K_PLUS
+from ruler.metrics.peers.peer import NEEDS, Peer, PeerValue
+from ruler.metrics.peers.probability import PROBABILITY
+from ruler.metrics.peers.truth_ratio import TRUTH_RATIO
+
+OWN: dict[str, Peer] = {
+    "probability": PROBABILITY,
+    "truth_ratio": TRUTH_RATIO,
+    "extraction_strength": EXTRACTION_STRENGTH,
+    "exact_memorization": EXACT_MEMORIZATION,
+    "min_k": MIN_K,
+    "min_k_plus": MIN_K_PLUS,
+}
+PEERS: Registry[Peer] = Registry("peer metric", OWN, group="ruler.peers", type=Peer)
+
+__all__ = ["NEEDS", "OWN", "PEERS", "Peer", "PeerValue", "measure_peers"]
+
+
+def measure_peers(given: Mapping[str, Any], names: Iterable[str] | None = None) -> dict[str, PeerValue]:
+    """All peers' metrics, or the named ones, of one model.
+
+    Args:
+        given: What is known, by the names in `NEEDS`. A metric that needs more is NaN, with the reason.
+        names: Keys of `PEERS`; None takes all.
+
+    Example:
+        >>> import numpy as np
+        >>> from ruler.core.types import TokenReading
+        >>> reading = TokenReading(np.log([[0.5, 0.5]]), np.array([[False, True]]))
+        >>> found = measure_peers({"forget_tokens": reading}, ["probability", "truth_ratio"])
+        >>> round(found["probability"].value, 6), found["truth_ratio"].reason
+        (0.5, 'It needs paraphrased_tokens and perturbed_tokens, which must be given.')
+    """
+    return {name: PEERS[name].measure(given) for name in (PEERS if names is None else names)}

@@ -1,0 +1,101 @@
+"""A peer's metric: what it asks, what it needs, how its number is read, and how it is computed."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from ruler.core.errors import InputError
+from ruler.core.types import FloatArray
+
+NEEDS = {
+    "forget_tokens": "`TokenReading` of the forget records",
+    "held_out_tokens": "`TokenReading` of the held-out records",
+    "paraphrased_tokens": "`TokenReading` of the forget records with paraphrased answers",
+    "perturbed_tokens": "`TokenReading` of their false answers, k successive rows per forget record",
+}
+"""What metrics are computed from, by name. A prefix says of which model: ``oracle_``, ``original_``; none is the model
+that is judged."""
+
+
+@dataclass(frozen=True, eq=False)
+class PeerValue:
+    """The answer of a metric.
+
+    Args:
+        value: The aggregate; NaN where it cannot be computed.
+        records: (n,) one number per forget record, NaN where a record has none; None for metrics of whole sets.
+        layers: By layer, the aggregate there; empty for metrics that read no layers.
+        reason: Why the aggregate is NaN, in one sentence.
+    """
+
+    value: float
+    records: FloatArray | None = None
+    layers: Mapping[str, float] = field(default_factory=dict)
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        if math.isnan(self.value) and not self.reason:
+            raise InputError("reason must be given with a value of NaN; got none. Say why there is no number.")
+
+
+Compute = Callable[..., PeerValue]
+
+
+@dataclass(frozen=True, eq=False)
+class Peer:
+    """A metric of another tool or paper.
+
+    Its name is its key in `PEERS`: lower-case letters, digits and underscores.
+
+    Args:
+        title: Its name for a reader.
+        question: What its number answers.
+        compute: Takes what it needs by name.
+        needs: Names of what must be given; see `NEEDS`.
+        takes: Names of what is used where it is given.
+        range: The least and the largest value, both possible at least as limits.
+        knowledge: Which end means that knowledge is left: 1 the high one, -1 the low one, 0 neither.
+        null: The value of a model that never saw the forget records, where that is known beforehand; else NaN.
+        why_no_null: Why there is none.
+        source: Where it comes from.
+
+    Example:
+        >>> share = Peer("Share", "How much?", lambda hits: PeerValue(float(np.mean(hits))), needs=("hits",))
+        >>> share.measure({"hits": [1, 0], "unused": 3}).value
+        0.5
+        >>> share.measure({}).reason
+        'It needs hits, which must be given.'
+    """
+
+    title: str
+    question: str
+    compute: Compute
+    needs: tuple[str, ...]
+    takes: tuple[str, ...] = ()
+    range: tuple[float, float] = (-math.inf, math.inf)
+    knowledge: Literal[-1, 0, 1] = 1
+    null: float = math.nan
+    why_no_null: str = "It depends on the records; measure the oracle for comparison."
+    source: str = ""
+
+    def measure(self, given: Mapping[str, Any]) -> PeerValue:
+        """Compute the metric from what is given by name; NaN with a reason if something lacks."""
+        missing = [name for name in self.needs if given.get(name) is None]
+        if missing:
+            return PeerValue(math.nan, reason=f"It needs {' and '.join(missing)}, which must be given.")
+        names = [*self.needs, *(name for name in self.takes if given.get(name) is not None)]
+        return self.compute(**{name: given[name] for name in names})
+
+
+def average_records(records: FloatArray, *, why_none: str = "No record has a value.") -> PeerValue:
+    """The mean over records, without those that are NaN.
+
+    Example:
+        >>> average_records(np.array([1.0, np.nan, 2.0])).value
+        1.5
+    """
+    known = records[~np.isnan(records)]
+    return PeerValue(float(known.mean()) if len(known) else math.nan, records, reason="" if len(known) else why_none)

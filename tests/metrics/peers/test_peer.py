@@ -1,0 +1,48 @@
+"""What every peer's metric states and does."""
+
+import math
+import re
+
+import numpy as np
+import pytest
+
+from ruler.core.errors import InputError, UnknownNameError
+from ruler.metrics.peers import NEEDS, OWN, PEERS, Peer, PeerValue, measure_peers
+from ruler.metrics.peers.peer import average_records
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_words_and_fields_are_there(name):
+    peer = OWN[name]
+    assert re.fullmatch("[a-z][a-z0-9_]*", name)
+    assert peer.title.strip()
+    assert peer.question.strip().endswith("?")
+    assert peer.source.strip()
+    assert peer.range[0] < peer.range[1]
+    assert math.isnan(peer.null) or peer.range[0] <= peer.null <= peer.range[1]
+    assert not math.isnan(peer.null) or peer.why_no_null.strip()
+    for need in (*peer.needs, *peer.takes):
+        assert need.removeprefix("oracle_").removeprefix("original_") in NEEDS
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_what_lacks_is_named(name):
+    found = measure_peers({}, [name])[name]
+    assert math.isnan(found.value)
+    assert all(need in found.reason for need in OWN[name].needs)
+
+
+def test_other_packages_add_theirs():
+    peer = Peer("Mine", "How many?", lambda forget_tokens: PeerValue(3.0), needs=("forget_tokens",))
+    PEERS.register("mine_for_tests", peer)
+    assert measure_peers({"forget_tokens": 1}, ["mine_for_tests"])["mine_for_tests"].value == 3
+    with pytest.raises(UnknownNameError, match="Did you mean 'min_k'"):
+        measure_peers({}, ["mink"])
+
+
+def test_nan_needs_a_reason():
+    with pytest.raises(InputError, match="reason must be given"):
+        PeerValue(math.nan)
+    found = average_records(np.array([np.nan, np.nan]), why_none="Nothing counts.")
+    assert math.isnan(found.value)
+    assert found.reason == "Nothing counts."

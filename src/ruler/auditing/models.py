@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import torch
 
     from ruler.embeddings.extract import ModelReading
+    from ruler.embeddings.forward import Pooling
 
 Records = Mapping[Side, Any]
 """Data of each side, as `embed` takes it."""
@@ -42,6 +43,7 @@ def audit_models(
     retain: ModelInput,
     held_out: ModelInput | None = None,
     layer: str | Sequence[str] | None = None,
+    pooling: "Pooling | None" = None,
     ids: NamesLike | None = None,
     groups: NamesLike | None = None,
     batch_size: int = 256,
@@ -64,6 +66,8 @@ def audit_models(
         retain: Records that were to be kept.
         held_out: Records that no model was trained on, alike in kind to the forget records: the control.
         layer: Where to read, as `embed`: a name, a list of names or "all"; None finds the input of the task head.
+        pooling: Of language models, as `embed`: "completion", "last" or "span"; None takes the completion where labels
+            mark one.
         ids: Names of the forget records, or a dict with keys forget, retain, held_out; by default those of the data.
         groups: Whose record it is, of the forget records or as such a dict.
         batch_size: Records per forward pass.
@@ -100,6 +104,7 @@ def audit_models(
     return examine_models(
         {**models, **records, "ids": ids, "groups": groups},
         layer=layer,
+        pooling=pooling,
         batch_size=batch_size,
         device=device,
         progress=progress,
@@ -112,6 +117,7 @@ def examine_models(
     given: Mapping[str, Any],
     *,
     layer: str | Sequence[str] | None,
+    pooling: "Pooling | None" = None,
     batch_size: int = 256,
     device: "str | torch.device | None",
     progress: bool,
@@ -123,7 +129,7 @@ def examine_models(
     named = _name_models(given["unlearned"], given.get("oracle"), given.get("original"))
     records: Records = {side: given[side] for side in SIDES if given.get(side) is not None}
     ids = given.get("ids")
-    asked: dict[str, Any] = {"batch_size": batch_size, "device": device, "progress": progress}
+    asked: dict[str, Any] = {"pooling": pooling, "batch_size": batch_size, "device": device, "progress": progress}
     readings: dict[str, dict[Side, ModelReading]] = {name: {} for name in named}
     places = layer
     for name, model in named.items():
@@ -163,7 +169,7 @@ def examine_models(
         evidence,
         extra_guards=found,
         outputs=outputs,
-        provenance=_describe_models(named, readings["unlearned"]["forget"], kind),
+        provenance=_describe_models(named, readings["unlearned"], kind),
     )
 
 
@@ -221,9 +227,9 @@ def _check_stability(
     for name, model in named.items():
         first = readings[name]["forget"].layers
         some = {**asked, "progress": False, "n_most": _N_ASKED_AGAIN}
-        again = _read(model, name, "forget", records, list(first), some).layers
+        again = _read(model, name, "forget", records, list(first), some)
         for layer, rows in first.items():
-            changed = list(check_stability(rows.values[: len(again[layer])], again[layer].values, name))
+            changed = list(check_stability(rows.values[again.rows], again.layers[layer].values, name))
             yield from changed
             if changed:
                 break
@@ -265,8 +271,9 @@ def _measure_outputs(sides: "Mapping[Side, ModelReading]", kind: str | None) -> 
 
 
 def _describe_models(
-    named: "Mapping[str, torch.nn.Module]", reading: "ModelReading", kind: str | None
+    named: "Mapping[str, torch.nn.Module]", sides: "Mapping[Side, ModelReading]", kind: str | None
 ) -> dict[str, Any]:
+    reading = sides["forget"]
     by_words: dict[str, list[str]] = {}
     for one, words in reading.pooling.items():
         by_words.setdefault(words, []).append(one)
@@ -279,6 +286,11 @@ def _describe_models(
         "weights": {name: hash_weights(model) for name, model in named.items()},
         "torch": load_optional("torch", "auditing a model").__version__,
     }
+    tokens = {side: one.n_tokens for side, one in sides.items() if one.n_tokens is not None}
+    if tokens:
+        described["tokens"] = {
+            side: f"{n.min()} to {n.max()} that count per record, {n.sum():,} in all" for side, n in tokens.items()
+        }
     if any(hasattr(model, "config") and hasattr(model, "base_model_prefix") for model in named.values()):
         described["transformers"] = load_optional("transformers", "auditing a Hugging Face model").__version__
     return described

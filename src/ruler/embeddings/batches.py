@@ -12,9 +12,20 @@ from torch.utils.data import BatchSampler, DataLoader, IterableDataset, Sequenti
 
 from ruler.core.arithmetic import iterate_blocks
 from ruler.core.errors import InputError
-from ruler.embeddings.inputs import ForwardSignature, Key, Labels, collate, collate_labels, to_tensor
+from ruler.core.types import IndexArray
+from ruler.embeddings.inputs import (
+    IGNORED_TOKEN,
+    MARKS_NAME,
+    ForwardSignature,
+    Key,
+    Labels,
+    collate,
+    collate_labels,
+    to_tensor,
+)
 
 _WIDEST_FEATURES = 1000
+_MOST_TOKENS = 1 << 15  # per batch by length, padding included
 _BESIDE = {"ids": ("id", "ids"), "groups": ("groups", "group"), "strata": ("strata",)}
 
 Beside = Mapping[str, npt.NDArray[Any]]
@@ -23,11 +34,21 @@ Beside = Mapping[str, npt.NDArray[Any]]
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Some records as arguments of forward, with their labels and what else stands beside them."""
+    """Some records as arguments of forward, with their labels and what else stands beside them.
+
+    Args:
+        columns: By position or name.
+        labels: Numbers or text.
+        beside: Ids, groups and strata.
+        marks: (n, t) which tokens belong to a marked span, 0 or 1.
+        rows: Which records of the data these are, where they do not follow each other.
+    """
 
     columns: Mapping[Key, Tensor]
     labels: Labels | None = None
     beside: Beside = field(default_factory=dict)
+    marks: Tensor | None = None
+    rows: IndexArray | None = None
 
     @property
     def n_rows(self) -> int:
@@ -43,6 +64,41 @@ class Batch:
     def named(self) -> dict[str, Tensor]:
         """The arguments by name."""
         return {key: value for key, value in self.columns.items() if isinstance(key, str)}
+
+    @property
+    def has_token_labels(self) -> bool:
+        """Whether the labels are token ids, several per record."""
+        labels = self.labels
+        return isinstance(labels, Tensor) and labels.ndim == 2 and not labels.is_floating_point()
+
+    def find_predicting(self, *, is_shifted: bool, is_apart: bool = False, of_marks: bool = False) -> Tensor:
+        """(n, t) at which places a token is predicted that its label counts.
+
+        Args:
+            is_shifted: A place predicts the token behind it, as in causal models.
+            is_apart: The labels are a decoder's, so that the attention mask is of other tokens.
+            of_marks: Only tokens of the marked span.
+        """
+        assert isinstance(self.labels, Tensor)
+        device = next(iter(self.columns.values())).device
+        is_counted = self.labels.to(device) != IGNORED_TOKEN
+        if of_marks:
+            if self.marks is None or self.marks.shape != is_counted.shape:
+                found = None if self.marks is None else tuple(self.marks.shape)
+                raise InputError(
+                    f"data must mark a span in the shape of its labels, {tuple(is_counted.shape)}, under the key "
+                    f"{MARKS_NAME!r}; got {found}. Give it, or choose another pooling."
+                )
+            is_counted = is_counted & (self.marks.to(device) != 0)
+        mask = None if is_apart else self.named.get("attention_mask")
+        has_mask = mask is not None and mask.shape == is_counted.shape
+        is_real = mask != 0 if mask is not None and has_mask else torch.ones_like(is_counted)
+        is_counted = is_counted & is_real
+        if is_shifted:
+            ahead = torch.zeros_like(is_counted)
+            ahead[:, :-1] = is_counted[:, 1:] & is_real[:, :-1]
+            return ahead
+        return is_counted
 
     @property
     def features(self) -> npt.NDArray[Any] | None:
@@ -83,8 +139,15 @@ class Source:
     is_rereadable: bool = True
 
 
-def open_source(data: Any, signature: ForwardSignature, batch_size: int) -> Source:
+def open_source(data: Any, signature: ForwardSignature, batch_size: int, *, by_length: bool = False) -> Source:
     """Data of any supported kind as a source of batches.
+
+    Args:
+        data: See `embed`.
+        signature: What forward takes.
+        batch_size: Records per batch, at most.
+        by_length: Put records with token labels into batches of similar length, the longest first, and of a bounded
+            number of tokens.
 
     Raises:
         InputError: Data of another kind, a loader that shuffles or drops records, parts of unequal length.
@@ -94,11 +157,11 @@ def open_source(data: Any, signature: ForwardSignature, batch_size: int) -> Sour
     if isinstance(data, DataLoader):
         return _open_loader(data, signature)
     if isinstance(data, Mapping):
-        return _open_columns(data, signature, batch_size)
+        return _open_columns(data, signature, batch_size, by_length=by_length)
     if _is_array(data) or (isinstance(data, tuple) and data and all(map(_is_array, data))):
         return _open_columns(data, signature, batch_size)
     if hasattr(data, "__len__") and hasattr(data, "__getitem__") and not isinstance(data, str):
-        return _open_items(data, signature, batch_size)
+        return _open_items(data, signature, batch_size, by_length=by_length)
     raise InputError(
         "data must be a tensor, an array, a tuple or dict of them, a Dataset with a length, a list of "
         f"records or a DataLoader; got {type(data).__name__}."
@@ -125,8 +188,8 @@ def check_repeatable(source: Source, first: Batch) -> None:
         )
 
 
-def _open_columns(data: Any, signature: ForwardSignature, batch_size: int) -> Source:
-    columns, labels = signature.pick(data), signature.pick_label(data)
+def _open_columns(data: Any, signature: ForwardSignature, batch_size: int, *, by_length: bool = False) -> Source:
+    columns, labels, marks = signature.pick(data), signature.pick_label(data), signature.pick_marks(data)
     if any(getattr(value, "ndim", 1) == 0 for value in columns.values()):
         raise InputError("data must have one row per record; got a single number. Give arrays (n, ...).")
     lengths = {key: len(value) for key, value in columns.items()}
@@ -141,10 +204,17 @@ def _open_columns(data: Any, signature: ForwardSignature, batch_size: int) -> So
         records = [{key: value[row] for key, value in columns.items()} for row in range(n_records)]
         if labels is not None:
             records = [{**record, "labels": label} for record, label in zip(records, labels, strict=True)]
-        return replace(_open_items(records, signature, batch_size), beside=beside)
+        if marks is not None:
+            records = [{**record, MARKS_NAME: one} for record, one in zip(records, marks, strict=True)]
+        return replace(_open_items(records, signature, batch_size, by_length=by_length), beside=beside)
     if labels is not None and not isinstance(labels, Tensor) and _is_array(labels):
         labels = np.asarray(labels)
 
+    if by_length and "input_ids" in columns and getattr(labels, "ndim", 0) == 2:
+        whole = Batch(
+            {key: to_tensor(value) for key, value in columns.items()}, _as_labels(labels), {}, _as_marks(marks)
+        )
+        return _open_by_length(whole, batch_size, beside)
     blocks = iterate_blocks(n_records, batch_size)
 
     def read() -> Iterator[Batch]:
@@ -152,18 +222,72 @@ def _open_columns(data: Any, signature: ForwardSignature, batch_size: int) -> So
             yield Batch(
                 {key: to_tensor(value[start:stop]) for key, value in columns.items()},
                 None if labels is None else _as_labels(labels[start:stop]),
+                {},
+                None if marks is None else _as_marks(marks[start:stop]),
             )
 
     return Source(read, n_records, len(blocks), beside)
 
 
-def _open_items(items: Any, signature: ForwardSignature, batch_size: int) -> Source:
-    n_records = len(items)
-    blocks = iterate_blocks(n_records, batch_size)
+def _open_by_length(whole: Batch, batch_size: int, beside: Beside) -> Source:
+    """Columns of padded tokens; of each batch, only what its longest record needs."""
+    mask, labels, marks = whole.named.get("attention_mask"), whole.labels, whole.marks
+    assert isinstance(labels, Tensor)
+    tokens = whole.named["input_ids"]
+    lengths = _last_of(torch.ones_like(tokens) if mask is None else mask)
+    n_labels = _last_of(labels != IGNORED_TOKEN)
+    is_apart = labels.shape != tokens.shape  # a decoder's own tokens
+    blocks = _plan_by_length(np.maximum(lengths, n_labels), batch_size)
 
     def read() -> Iterator[Batch]:
-        for start, stop in blocks:
-            records = [items[row] for row in range(start, stop)]
+        for rows in blocks:
+            index = torch.from_numpy(rows)
+            longest = int(lengths[rows].max()) if is_apart else int(np.maximum(lengths, n_labels)[rows].max())
+            n_kept = int(n_labels[rows].max()) if is_apart else longest
+            yield Batch(
+                {
+                    key: value[index][:, :longest] if value.shape[1:2] == tokens.shape[1:2] else value[index]
+                    for key, value in whole.columns.items()
+                },
+                labels[index][:, : max(1, n_kept)],
+                {},
+                None if marks is None else marks[index][:, : max(1, n_kept)],
+                rows,
+            )
+
+    return Source(read, len(tokens), len(blocks), beside)
+
+
+def _last_of(marked: Tensor) -> IndexArray:
+    """(n,) how many places of each row it takes to hold all that are not 0."""
+    places = torch.arange(1, marked.shape[1] + 1)
+    found: IndexArray = ((marked != 0).cpu() * places).amax(dim=1).numpy()
+    return found
+
+
+def _plan_by_length(lengths: IndexArray, batch_size: int) -> list[IndexArray]:
+    """Rows of each batch: the longest records first, at most so many records and tokens."""
+    order = np.argsort(-lengths, kind="stable")
+    blocks, start = [], 0
+    while start < len(order):
+        n_fitting = max(1, _MOST_TOKENS // max(1, int(lengths[order[start]])))
+        stop = start + min(batch_size, n_fitting)
+        blocks.append(np.sort(order[start:stop]))
+        start = stop
+    return blocks
+
+
+def _open_items(items: Any, signature: ForwardSignature, batch_size: int, *, by_length: bool = False) -> Source:
+    n_records = len(items)
+    lengths = _lengths_of(items) if by_length else None
+    if lengths is None:
+        blocks = [np.arange(start, stop) for start, stop in iterate_blocks(n_records, batch_size)]
+    else:
+        blocks = _plan_by_length(lengths, batch_size)
+
+    def read() -> Iterator[Batch]:
+        for rows in blocks:
+            records = [items[row] for row in rows.tolist()]
             found = [_beside_in(record, signature) if isinstance(record, Mapping) else {} for record in records]
             beside = {
                 name: np.asarray([one[name] for one in found]) for name in found[0] if all(name in one for one in found)
@@ -172,9 +296,21 @@ def _open_items(items: Any, signature: ForwardSignature, batch_size: int) -> Sou
                 collate([signature.pick(record) for record in records], signature),
                 collate_labels([signature.pick_label(record) for record in records]),
                 beside,
+                _as_marks(collate_labels([signature.pick_marks(record) for record in records], padding=0)),
+                None if lengths is None else rows,
             )
 
     return Source(read, n_records, len(blocks), _checked(_beside_of(items), n_records))
+
+
+def _lengths_of(items: Any) -> IndexArray | None:
+    """(n,) tokens of each record of a plain list whose records have token labels; None for other data."""
+    if not isinstance(items, list) or not items or not all(isinstance(one, Mapping) for one in items):
+        return None
+    parts = [(one.get("input_ids"), one.get("labels")) for one in items]
+    if not all(np.ndim(tokens) == np.ndim(labels) == 1 for tokens, labels in parts):
+        return None
+    return np.array([max(len(tokens), len(labels)) for tokens, labels in parts], dtype=np.int64)
 
 
 def _open_loader(loader: "DataLoader[Any]", signature: ForwardSignature) -> Source:
@@ -190,6 +326,7 @@ def _open_loader(loader: "DataLoader[Any]", signature: ForwardSignature) -> Sour
                 columns,
                 None if labels is None else _as_labels(labels),
                 _beside_in(value, signature) if isinstance(value, Mapping) else {},
+                _as_marks(signature.pick_marks(value)),
             )
 
     beside = _beside_of(loader.dataset)
@@ -235,6 +372,10 @@ def _as_labels(labels: Any) -> Labels | None:
     if isinstance(labels, np.ndarray) and labels.dtype.kind not in "UO":
         return to_tensor(labels)
     return collate_labels(list(labels)) if hasattr(labels, "__len__") and not isinstance(labels, str) else None
+
+
+def _as_marks(marks: Any) -> Tensor | None:
+    return None if marks is None or (isinstance(marks, np.ndarray) and marks.dtype.kind == "U") else to_tensor(marks)
 
 
 def _beside_in(record: Mapping[str, Any], signature: ForwardSignature) -> dict[str, npt.NDArray[Any]]:

@@ -12,11 +12,12 @@ from ruler.core.checks import check_number
 from ruler.core.errors import InputError
 from ruler.core.optional import load_optional
 from ruler.core.progress import track
-from ruler.core.types import Embeddings, FloatArray, ModelInput
+from ruler.core.types import Embeddings, FloatArray, IndexArray, ModelInput
 
 if TYPE_CHECKING:
     import torch
 
+    from ruler.embeddings.forward import Pooling
     from ruler.embeddings.inputs import Labels
 
 _MOST_FEATURES = 1 << 26  # numbers; 512 MB as float64
@@ -32,6 +33,8 @@ class ModelReading:
         hits: (n,) whether the likeliest class is the true one; None where the model is no classifier or labels lack.
         why_no_losses: The reason in one sentence; None if there are losses.
         pooling: By layer, how what was read became one vector per record.
+        rows: (n,) which records of the data these are, ascending.
+        n_tokens: (n,) tokens that the loss counts; None where it counts no tokens.
     """
 
     layers: Mapping[str, Embeddings]
@@ -39,6 +42,8 @@ class ModelReading:
     hits: npt.NDArray[np.bool_] | None
     why_no_losses: str | None
     pooling: Mapping[str, str]
+    rows: IndexArray
+    n_tokens: IndexArray | None = None
 
 
 @overload
@@ -47,6 +52,7 @@ def embed(
     data: ModelInput,
     *,
     layer: None = None,
+    pooling: "Pooling | None" = None,
     batch_size: int = 256,
     device: "str | torch.device | None" = None,
     progress: bool = False,
@@ -57,6 +63,7 @@ def embed(
     data: ModelInput,
     *,
     layer: Sequence[str] | None,
+    pooling: "Pooling | None" = None,
     batch_size: int = 256,
     device: "str | torch.device | None" = None,
     progress: bool = False,
@@ -66,6 +73,7 @@ def embed(
     data: ModelInput,
     *,
     layer: str | Sequence[str] | None = None,
+    pooling: "Pooling | None" = None,
     batch_size: int = 256,
     device: "str | torch.device | None" = None,
     progress: bool = False,
@@ -77,7 +85,8 @@ def embed(
 
     - Hugging Face models with a vocabulary head (masked or causal language models), or without any head: the
       last hidden state, at the first token ([CLS]) for encoders and at the last token that is no padding for
-      causal models.
+      causal models. Where labels mark the tokens of a completion, the mean over the positions that predict them;
+      so too in the decoder of an encoder-decoder model.
     - Else the head is the child named ``fc``, ``classifier``, ``head``, ``score``, ``classification_head``,
       ``qa_outputs``, ``lm_head`` or ``cls`` (of several, the one that runs last). The vector is the input of
       the last Linear in that head: so BERT (pooler, classifier), RoBERTa (dense, out_proj) and DistilBERT
@@ -113,7 +122,11 @@ def embed(
         layer: Dotted name of the module whose output is read, e.g. ``"net.4"``; with ``":input"`` behind it,
             its input. The ``layer`` of a returned ``Embeddings`` can be given here again. A list of names reads all of
             them in one pass; ``"all"`` reads every block on the way to what None reads.
-        batch_size: Records per forward pass; a DataLoader keeps its own.
+        pooling: Of language models that write: "completion", the mean over the positions that predict a token which
+            the labels count (the default where there are such labels, as `encode_prompts` makes them); "last", the last
+            token that is no padding; "span", as "completion" but only tokens with a 1 under the key ``span_mask``.
+        batch_size: Records per forward pass; a DataLoader keeps its own. Records with token labels are read in batches
+            of similar length, at most 32,768 tokens each.
         device: Where to run, e.g. ``"cuda"``; by default where the model is.
         progress: Show a progress bar, if standard error is a terminal.
 
@@ -137,7 +150,8 @@ def embed(
         >>> list(embed(model, torch.ones(5, 4), layer="all"))
         ['0', '2:input']
     """
-    found = read_model(model, data, layer=layer, batch_size=batch_size, device=device, progress=progress)
+    asked: Any = {"layer": layer, "pooling": pooling, "batch_size": batch_size, "device": device}
+    found = read_model(model, data, **asked, progress=progress)
     losses = next(iter(found.losses.values()), None)
     layers = {name: replace(rows, losses=losses) for name, rows in found.layers.items()}
     return next(iter(layers.values())) if layer is None or (isinstance(layer, str) and layer != "all") else layers
@@ -148,6 +162,7 @@ def read_model(
     data: ModelInput,
     *,
     layer: str | Sequence[str] | None = None,
+    pooling: "Pooling | None" = None,
     batch_size: int = 256,
     device: "str | torch.device | None" = None,
     progress: bool = False,
@@ -155,7 +170,8 @@ def read_model(
 ) -> ModelReading:
     """`embed`, with what else the same pass shows: hits, kinds of loss, or why there are no losses.
 
-    Arguments as `embed`; with ``n_most``, only the first so many records are read.
+    Arguments as `embed`; with ``n_most``, only the first so many records are read, or as many whole batches of similar
+    length as hold them.
 
     Example:
         >>> import torch
@@ -170,8 +186,9 @@ def read_model(
     check_number(batch_size, "batch_size", minimum=1, is_whole=True)
     module = forward.bare_module(model)
     with forward.undisturbed(module, device) as run_device:
-        reader = forward.plan_reader(module, layer)
-        source = open_source(data, reader.signature, batch_size if n_most is None else min(batch_size, n_most))
+        reader = forward.plan_reader(module, layer, pooling)
+        n_at_once = batch_size if n_most is None or reader.is_writer else min(batch_size, n_most)
+        source = open_source(data, reader.signature, n_at_once, by_length=reader.is_writer)
         stream = source.read()
         first = next(stream, None)
         if first is None:
@@ -180,10 +197,11 @@ def read_model(
         start = first.placed(run_device, reader.input_dtype)
         reader = reader.settle(start)
         passed = forward.read_stably(reader, start)
-        pooling, meter = passed.pooling, LossMeter(reader)
+        words, meter = passed.pooling, LossMeter(reader)
         stacks = {name: _Stack(source.n_records, n_most) for name in passed.rows}
         beside: list[Mapping[str, npt.NDArray[Any]]] = []
         labels: list[Labels | None] = []
+        visited: list[IndexArray | None] = []
         features: list[npt.NDArray[Any]] | None = []
         is_shown = progress and source.n_batches is not None
         for batch in track(chain([first], stream), "embedding", n_items=source.n_batches or 0, is_shown=is_shown):
@@ -191,10 +209,11 @@ def read_model(
                 start = batch.placed(run_device, reader.input_dtype)
                 passed = reader.read(start)
             for name, rows in passed.rows.items():
-                stacks[name].add(rows)
+                stacks[name].add(rows, batch.rows)
             meter.add(start, passed.output)
             beside.append(batch.beside)
             labels.append(batch.labels)
+            visited.append(batch.rows)
             if features is not None:
                 block = batch.features
                 if block is None or (len(features) + 1) * block.size > _MOST_FEATURES:
@@ -206,6 +225,12 @@ def read_model(
         losses = meter.finish()
     values = {name: stack.finish() for name, stack in stacks.items()}
     n_rows = len(values[name])
+    # batches of similar length visit records in another order than that of the data
+    visits = [rows for rows in visited if rows is not None]
+    order = np.argsort(np.concatenate(visits), kind="stable") if visits else np.arange(n_rows)
+    rows = np.concatenate(visits)[order] if visits else order
+    if visits and n_most is not None:
+        values = {name: one[order] for name, one in values.items()}
     for one in values.values():
         n_bad = sum(int((~np.isfinite(block).all(axis=1)).sum()) for block in np.array_split(one, 64))
         if n_bad:
@@ -213,19 +238,22 @@ def read_model(
                 f"embeddings must be finite; got NaN or inf in {n_bad} of {n_rows} rows. "
                 "Check these records' inputs or mend the model."
             )
-    known: dict[str, Any] = {name: part[:n_rows] for name, part in source.beside.items()}
+    known: dict[str, Any] = {name: part[rows] for name, part in source.beside.items()}
     for name in beside[0]:
         if all(name in one for one in beside):
-            known[name] = np.concatenate([one[name] for one in beside])[:n_rows]
+            known[name] = np.concatenate([one[name] for one in beside])[order]
     table = None if features is None else np.concatenate(features)[:n_rows].astype(np.float64)
     known["features"] = table if table is not None and np.isfinite(table).all() else None
-    known["labels"] = _join_labels(labels, n_rows)
+    joined = _join_labels(labels, n_rows)
+    known["labels"] = None if joined is None else joined[order]
     return ModelReading(
         {name: Embeddings(one, layer=name, **known) for name, one in values.items()},
-        {kind: one[:n_rows] for kind, one in losses.by_kind.items()},
-        None if losses.hits is None else losses.hits[:n_rows],
+        {kind: one[order] for kind, one in losses.by_kind.items()},
+        None if losses.hits is None else losses.hits[order],
         losses.reason,
-        pooling,
+        words,
+        rows,
+        None if losses.n_tokens is None else losses.n_tokens[order],
     )
 
 
@@ -236,21 +264,23 @@ class _Stack:
         self._n_records, self._n_most = n_records, n_most
         self._values: npt.NDArray[Any] | None = None
         self._blocks: list[npt.NDArray[Any]] = []
+        self._takes_whole = False
         self.n_rows = 0
 
-    def add(self, block: npt.NDArray[Any]) -> None:
+    def add(self, block: npt.NDArray[Any], rows: IndexArray | None) -> None:
         if self._n_records is None or self._n_most is not None:
             self._blocks.append(block)
         else:
             if self._values is None:
                 self._values = np.empty((self._n_records, block.shape[1]), block.dtype)
             if self.n_rows + len(block) <= self._n_records:
-                self._values[self.n_rows : self.n_rows + len(block)] = block
+                self._values[slice(self.n_rows, self.n_rows + len(block)) if rows is None else rows] = block
+        self._takes_whole = rows is not None
         self.n_rows += len(block)
 
     def finish(self) -> npt.NDArray[Any]:
         if self._values is None:
-            return np.concatenate(self._blocks)[: self._n_most]
+            return np.concatenate(self._blocks)[: None if self._takes_whole else self._n_most]
         if self.n_rows != self._n_records:
             raise InputError(
                 f"data must give every record once; its length is {self._n_records}, it gave {self.n_rows}. "

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -15,8 +15,16 @@ from ruler.core.precision import fixed_algorithms, full_precision
 from ruler.embeddings import heads
 from ruler.embeddings.batches import Batch
 from ruler.embeddings.heads import ReadPoint, find_blocks, find_head_input, find_layer, main_tensor
-from ruler.embeddings.inputs import ForwardSignature, read_signature
+from ruler.embeddings.inputs import IGNORED_TOKEN, ForwardSignature, read_signature
 
+Pooling = Literal["completion", "last", "span"]
+"""What of a sequence becomes one vector: a mean over places that predict a counted token, the last token, or a mean
+over places that predict a token of the marked span."""
+
+_WORDS: dict[Pooling, str] = {
+    "completion": "mean over the positions that predict a completion token",
+    "span": "mean over the positions that predict a token of the marked span",
+}
 _TOLERATED_EPS = 16  # sums on an accelerator may change their order from run to run
 
 
@@ -27,6 +35,19 @@ class Pass:
     rows: Mapping[str, npt.NDArray[Any]]
     pooling: Mapping[str, str]
     output: Any
+
+
+@dataclass(frozen=True, eq=False)
+class HeadInput:
+    """In place of a model's output: what its vocabulary head was about to turn into logits.
+
+    Args:
+        states: (n, t, p).
+        head: The vocabulary head.
+    """
+
+    states: Tensor
+    head: nn.Module
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +63,10 @@ class LayerReader:
         input_dtype: The precision of the parameters; None where they differ.
         pad_token: The padding among ``input_ids``, if known.
         takes_all: Read every block, not the given points alone.
+        pooling: How a sequence becomes a vector at points that take the last token; None until the first batch shows
+            whether it has token labels.
+        is_writer: Whether this is a language model that continues a prompt.
+        is_apart: Whether an encoder reads the prompt and a decoder the completion.
     """
 
     model: nn.Module
@@ -52,9 +77,28 @@ class LayerReader:
     input_dtype: torch.dtype | None
     pad_token: int | None
     takes_all: bool = False
+    pooling: Pooling | None = None
+    is_writer: bool = False
+    is_apart: bool = False
 
     def settle(self, first: Batch) -> "LayerReader":
-        """The same reader with its points found, in forward order."""
+        """The same reader with its points found, in forward order, and its pooling chosen."""
+        if self.is_writer and self.pooling in (None, "completion", "span"):
+            has_labels = first.has_token_labels and (self.is_apart or self._fits(first))
+            if not has_labels and self.pooling is not None:
+                raise InputError(
+                    f"pooling {self.pooling!r} must be used with labels that are token ids, -100 outside completions; "
+                    "got none. Encode prompts and completions with ruler.embeddings.prompts.encode_prompts."
+                )
+            if self.pooling is None:
+                return replace(self, pooling="completion" if has_labels else "last").settle(first)
+        if self.is_apart and not self.points:
+            if not (first.has_token_labels or "decoder_input_ids" in first.named):
+                raise LayerNotFoundError(
+                    f"layer must be named for {type(self.model).__name__}, which has an encoder and a decoder, unless "
+                    "labels say what the decoder writes. Name one, give labels, or embed model.get_encoder()."
+                )
+            return replace(self, points=(heads.find_decoder(self.model),)).settle(first)
         points = self.points or (find_head_input(self.module, lambda: self.run(first), is_causal=self.is_causal),)
         if self.takes_all:
             points = tuple(find_blocks(self.model, points[0], lambda: self.run(first), first.n_rows))
@@ -80,6 +124,7 @@ class LayerReader:
         """
         found: list[tuple[ReadPoint, Tensor, str]] = []
         is_padded = self._padding_of(batch) if any(point.takes_last_token for point in self.points) else None
+        chosen, outside = self._choose_places(batch), self._encoder_modules()
 
         def keep(point: ReadPoint, value: Any) -> None:
             tensor = main_tensor(value)
@@ -88,7 +133,11 @@ class LayerReader:
                     f"layer {point.label!r} must carry a tensor; got {type(value).__name__}. Name another layer."
                 )
             # pooled and copied at once: what follows may overwrite the tensor in place
-            pooled, words = _pool(tensor, point, is_padded)
+            is_decoded = point.takes_last_token and point.module not in outside
+            if chosen is not None and tensor.ndim == 3 and is_decoded:
+                pooled, words = _average(tensor, point, chosen), _WORDS[self.pooling or "completion"]
+            else:
+                pooled, words = _pool(tensor, point, self._decoder_padding_of(batch) if is_decoded else is_padded)
             found.append((point, pooled.clone(), words))
 
         def add_hook(point: ReadPoint) -> Any:
@@ -125,7 +174,74 @@ class LayerReader:
     def run(self, batch: Batch) -> Any:
         """The module's answer to a batch."""
         frugal = {"use_cache": False} if "use_cache" in self.signature.optional else {}
-        return self.module(*batch.positional, **batch.named, **frugal)
+        if not self.is_apart:
+            return self.module(*batch.positional, **batch.named, **frugal)
+        inputs = {**self.complete(batch), **frugal}
+        head = heads.find_vocabulary_head(self.model)
+        if head is None or any(point.module is head for point in self.points):
+            return self.module(**inputs)
+        kept: list[Tensor] = []
+
+        def keep_one_place(_: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+            kept.append(args[0])
+            return (args[0][:, :1], *args[1:])
+
+        # logits over the vocabulary are by far the largest tensor: only those that are asked for are made, later
+        handle = head.register_forward_pre_hook(keep_one_place)
+        try:
+            output = self.module(**inputs)
+        finally:
+            handle.remove()
+        return HeadInput(kept[0], head) if len(kept) == 1 else output
+
+    def complete(self, batch: Batch) -> dict[str, Tensor]:
+        """Inputs of encoder and decoder; without ``decoder_input_ids``, the decoder gets the labels, shifted."""
+        inputs = batch.named
+        if "decoder_input_ids" not in inputs and batch.has_token_labels:
+            assert isinstance(batch.labels, Tensor)
+            model: Any = self.model
+            labels = batch.labels.to(next(iter(inputs.values())).device)
+            inputs["decoder_input_ids"] = model.prepare_decoder_input_ids_from_labels(labels)
+        return inputs
+
+    def _fits(self, batch: Batch) -> bool:
+        """Whether there is one label per token of the input."""
+        tokens = batch.named.get("input_ids", next(iter(batch.positional), None))
+        return isinstance(batch.labels, Tensor) and tokens is not None and batch.labels.shape == tokens.shape
+
+    def _choose_places(self, batch: Batch) -> Tensor | None:
+        """(n, t) which places are averaged; None where one token stands for a sequence.
+
+        Raises:
+            InputError: A record without any.
+        """
+        if not self.is_writer or self.pooling not in ("completion", "span"):
+            return None
+        if not batch.has_token_labels:
+            raise InputError("labels must be token ids in every batch; got others. Give all records such labels.")
+        chosen = batch.find_predicting(
+            is_shifted=not self.is_apart, is_apart=self.is_apart, of_marks=self.pooling == "span"
+        )
+        n_without = int((~chosen.any(dim=1)).sum())
+        if n_without:
+            what = "labelled token" if self.pooling == "completion" else "token of the marked span"
+            raise InputError(
+                f"records must have a {what} to predict; got none in {n_without} of {len(chosen)} records. "
+                'Leave them out, or choose pooling="last".'
+            )
+        return chosen
+
+    def _encoder_modules(self) -> set[nn.Module]:
+        model: Any = self.model
+        return set(model.get_encoder().modules()) if self.is_apart else set()
+
+    def _decoder_padding_of(self, batch: Batch) -> Tensor | None:
+        """Padding among the tokens that the point sees, which may be a decoder's own."""
+        if not self.is_apart:
+            return self._padding_of(batch)
+        if batch.has_token_labels and isinstance(batch.labels, Tensor):
+            return batch.labels == IGNORED_TOKEN
+        return None
 
     def _padding_of(self, batch: Batch) -> Tensor | None:
         mask = batch.named.get("attention_mask")
@@ -137,7 +253,7 @@ class LayerReader:
         return tokens == self.pad_token
 
 
-def plan_reader(model: nn.Module, layer: str | Sequence[str] | None) -> LayerReader:
+def plan_reader(model: nn.Module, layer: str | Sequence[str] | None, pooling: Pooling | None = None) -> LayerReader:
     """How to read a model; without names its points may stay open until a batch shows the task head."""
     is_hugging = heads.is_huggingface(model)
     is_causal = is_hugging and heads.is_causal(model)
@@ -146,12 +262,13 @@ def plan_reader(model: nn.Module, layer: str | Sequence[str] | None) -> LayerRea
     if not named and not (layer is None or takes_all):
         raise InputError("layer must name at least one module; got an empty list. Leave layer out for the default.")
     points = tuple(find_layer(model, name, is_causal=is_causal) for name in named)
-    try:
-        trunk = heads.find_trunk(model) if is_hugging else None
-    except LayerNotFoundError:
-        if not points:
-            raise
-        trunk = None
+    is_apart = is_hugging and heads.is_encoder_decoder(model)
+    is_writer = is_apart or heads.predicts_next_token(model)
+    if pooling is not None and (pooling not in get_args(Pooling) or not is_writer):
+        known = ", ".join(get_args(Pooling))
+        found = repr(pooling) if is_writer else f"{pooling!r} for {type(model).__name__}"
+        raise InputError(f"pooling must be one of {known}, with a language model that writes; got {found}.")
+    trunk = heads.find_trunk(model) if is_hugging and not is_apart else None
     module = model
     # the trunk alone saves the logits over the vocabulary, by far the largest tensor of a language model
     if trunk is not None and {point.module for point in points} <= set(trunk[1].modules()):
@@ -168,6 +285,9 @@ def plan_reader(model: nn.Module, layer: str | Sequence[str] | None) -> LayerRea
         dtypes.pop() if len(dtypes) == 1 else None,
         padding.get("input_ids"),
         takes_all,
+        pooling,
+        is_writer,
+        is_apart,
     )
 
 
@@ -241,6 +361,19 @@ def _usable_device(device: str | torch.device) -> torch.device:
     except (RuntimeError, AssertionError) as error:
         line = str(error).splitlines()[0]
         raise InputError(f"device must be one that torch can use here; got {device!r} ({line}).") from error
+
+
+def _average(tensor: Tensor, point: ReadPoint, chosen: Tensor) -> Tensor:
+    """The mean over the chosen places of each record, in at least single precision."""
+    if chosen.shape != tensor.shape[:2]:
+        raise InputError(
+            f"labels must cover the {tuple(tensor.shape[:2])} tokens that reach layer {point.label!r}; got shape "
+            f"{tuple(chosen.shape)}. Name another layer."
+        )
+    weights = chosen.to(tensor.device, torch.promote_types(tensor.dtype, torch.float32))
+    # not a product with the weights: what padding holds may be NaN
+    kept = tensor.to(weights.dtype).masked_fill(weights[:, :, None] == 0, 0)
+    return kept.sum(dim=1) / weights.sum(dim=1, keepdim=True)
 
 
 def _pool(tensor: Tensor, point: ReadPoint, is_padded: Tensor | None) -> tuple[Tensor, str]:

@@ -209,18 +209,34 @@ def find_trunk(model: Any) -> tuple[str, nn.Module] | None:
     That is the base model under a vocabulary head, and the model itself where it has no head.
 
     Raises:
-        LayerNotFoundError: An encoder-decoder with a vocabulary head, which has two candidates.
+        LayerNotFoundError: A vocabulary head without a base model under it.
     """
     trunk = getattr(model, model.base_model_prefix, None)
     if model.get_output_embeddings() is not None:
-        if trunk is None or getattr(model.config, "is_encoder_decoder", False):
-            raise LayerNotFoundError(
-                f"layer must be named for {type(model).__name__}, which has an encoder and a decoder. "
-                "Name one, or embed model.get_encoder()."
-            )
+        if trunk is None:
+            raise LayerNotFoundError(f"layer must be named for {type(model).__name__}; its trunk was not found.")
         return model.base_model_prefix, trunk
     has_head = any(name in HEAD_NAMES for name, _ in model.named_children())
     return None if trunk is not None or has_head else ("", model)
+
+
+def is_encoder_decoder(model: Any) -> bool:
+    """Whether an encoder reads a text and a decoder with a vocabulary head writes another, as in T5 and BART."""
+    is_of_two = bool(getattr(model.config, "is_encoder_decoder", False))
+    return is_of_two and model.get_output_embeddings() is not None
+
+
+def find_decoder(model: Any) -> ReadPoint:
+    """The point behind the decoder of a model that has an encoder too."""
+    decoder = model.get_decoder()
+    names = {module: name for name, module in model.named_modules()}
+    return ReadPoint(decoder, names[decoder], reads_input=False, takes_last_token=True)
+
+
+def find_vocabulary_head(model: Any) -> nn.Module | None:
+    """The module that turns hidden states into logits over the vocabulary."""
+    head = model.get_output_embeddings()
+    return head if isinstance(head, nn.Module) else None
 
 
 def is_causal(model: Any) -> bool:

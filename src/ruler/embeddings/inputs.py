@@ -20,8 +20,11 @@ Labels = Tensor | npt.NDArray[np.str_]
 """What records are labelled: numbers, one or several per record, or text."""
 
 IGNORED_TOKEN = -100
+MARKS_NAME = "span_mask"
+"""The key of what marks a span of tokens, 1 for its tokens and 0 elsewhere, in the shape of the labels."""
+
 _LABEL_NAMES = ("labels", "label")
-_NEVER_FED = {*_LABEL_NAMES, "id", "ids"}
+_NEVER_FED = {*_LABEL_NAMES, "id", "ids", MARKS_NAME}
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,11 @@ class ForwardSignature:
         if _is_of_parts(record) and len(record) == self._count_fed(len(record)) + 1:
             return record[-1]
         return None
+
+    def pick_marks(self, record: Any) -> Any:
+        """The marked span of one record, or of a batch; None where there is none."""
+        is_there = isinstance(record, Mapping) and MARKS_NAME in record and MARKS_NAME not in self.required
+        return record[MARKS_NAME] if is_there else None
 
     def _pick_named(self, record: Mapping[str, Any]) -> dict[Key, Any]:
         known = (*self.required, *self.optional)
@@ -149,7 +157,7 @@ def collate(records: Sequence[dict[Key, Any]], signature: ForwardSignature) -> d
     return columns
 
 
-def collate_labels(labels: Sequence[Any]) -> Labels | None:
+def collate_labels(labels: Sequence[Any], padding: int = IGNORED_TOKEN) -> Labels | None:
     """Labels of single records as one array; token labels of unequal length are padded. None if they do not fit."""
     if any(label is None for label in labels):
         return None
@@ -164,7 +172,7 @@ def collate_labels(labels: Sequence[Any]) -> Labels | None:
         return torch.stack(parts)
     if any(part.ndim != 1 or part.is_floating_point() for part in parts):
         return None
-    return nn.utils.rnn.pad_sequence(parts, batch_first=True, padding_value=IGNORED_TOKEN)
+    return nn.utils.rnn.pad_sequence(parts, batch_first=True, padding_value=padding)
 
 
 def to_tensor(value: Any) -> Tensor:

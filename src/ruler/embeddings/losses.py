@@ -9,11 +9,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from ruler.core.types import FloatArray
+from ruler.core.types import FloatArray, IndexArray
 from ruler.embeddings import heads
 from ruler.embeddings.batches import Batch
-from ruler.embeddings.forward import LayerReader
-from ruler.embeddings.inputs import IGNORED_TOKEN
+from ruler.embeddings.forward import HeadInput, LayerReader
 
 CROSS_ENTROPY = "cross-entropy"
 BINARY = "binary cross-entropy"
@@ -36,11 +35,13 @@ class Losses:
         by_kind: (n,) each; several where the labels leave open which loss is meant, the likeliest first.
         hits: (n,) whether the likeliest class is the true one; None for heads other than of classes.
         reason: Why there are none, in one sentence; None if there are.
+        n_tokens: (n,) tokens that count; None for heads of other kinds.
     """
 
     by_kind: Mapping[str, FloatArray]
     hits: npt.NDArray[np.bool_] | None
     reason: str | None
+    n_tokens: IndexArray | None = None
 
 
 @dataclass(eq=False)
@@ -51,6 +52,7 @@ class LossMeter:
     _blocks: list[tuple[dict[str, FloatArray], npt.NDArray[np.bool_] | None]] = field(default_factory=list)
     _reason: str | None = None
     _is_head_checked: bool = False
+    _n_tokens: list[IndexArray] = field(default_factory=list)
 
     def add(self, batch: Batch, output: Any) -> None:
         """Measure one batch, on the model's device, from what the model returned for it."""
@@ -71,7 +73,8 @@ class LossMeter:
             hits = [block for _, block in self._blocks if block is not None]
             if sound:
                 is_known = len(hits) == len(self._blocks) and next(iter(sound)) in (CROSS_ENTROPY, BINARY)
-                return Losses(sound, np.concatenate(hits) if is_known else None, None)
+                n_tokens = np.concatenate(self._n_tokens) if self._n_tokens else None
+                return Losses(sound, np.concatenate(hits) if is_known else None, None, n_tokens)
             self._reason = (
                 f"The losses of {min(n_bad.values())} records are NaN or infinite."
                 if by_kind
@@ -85,21 +88,20 @@ class LossMeter:
             raise LossUnknownError("The data carries no labels.")
         if not isinstance(labels, Tensor):
             raise LossUnknownError("The labels are text, not class numbers, target values or token ids.")
-        if self.reader.module is not self.reader.model:
+        if self.reader.module is not self.reader.model or isinstance(output, HeadInput):
             return {TOKENS: self._measure_words(batch, labels, output)}, None
         logits = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", output)
         if not isinstance(logits, Tensor):
             raise LossUnknownError(f"The model returns {type(output).__name__} without logits, so it has no task loss.")
         if logits.ndim == 3 and labels.shape == logits.shape[:2] and not labels.is_floating_point():
-            is_shifted = heads.predicts_next_token(self.reader.model)
-            return {TOKENS: _measure_tokens(batch, labels, lambda row, place: logits[row, place], is_shifted)}, None
+            return {TOKENS: self._measure_tokens(batch, lambda row, place: logits[row, place])}, None
         if logits.ndim < 1 or len(logits) != len(labels):
             raise LossUnknownError(_misfit(labels, logits))
         return measure_outputs(logits, labels, self.reader.model)
 
     def _measure_words(self, batch: Batch, labels: Tensor, output: Any) -> FloatArray:
-        """Losses of a language model whose trunk alone was run: the head sees the counted tokens only."""
-        states = output[0]
+        """Losses of a language model whose head was not run: it sees the counted tokens only, now."""
+        states = output.states if isinstance(output, HeadInput) else output[0]
         if labels.shape != states.shape[:2] or labels.is_floating_point():
             raise LossUnknownError(
                 f"The labels of a language model must be token ids of the input's shape, {tuple(states.shape[1:2])} "
@@ -109,10 +111,7 @@ class LossMeter:
             if not self._is_head_checked:
                 self._check_head(batch, output)
                 self._is_head_checked = True
-            is_shifted = heads.predicts_next_token(self.reader.model)
-            return _measure_tokens(
-                batch, labels, lambda row, place: self._run_head(states[row, place], output), is_shifted
-            )
+            return self._measure_tokens(batch, lambda row, place: self._run_head(states[row, place], output))
         except torch.OutOfMemoryError:
             raise
         except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
@@ -121,15 +120,21 @@ class LossMeter:
 
     def _check_head(self, batch: Batch, output: Any) -> None:
         """The head alone gives what the whole model gives, on the first record."""
-        one = Batch({key: value[:1] for key, value in batch.columns.items()})
-        whole = self.reader.model(*one.positional, **one.named).logits[0]
-        apart = self._run_head(output[0][0], output)
+        one = Batch(
+            {key: value[:1] for key, value in batch.columns.items()}, None if batch.labels is None else batch.labels[:1]
+        )
+        inputs = self.reader.complete(one) if self.reader.is_apart else one.named
+        whole = self.reader.model(*one.positional, **inputs).logits[0]
+        apart = self._run_head((output.states if isinstance(output, HeadInput) else output[0])[0], output)
         allowed = torch.finfo(whole.dtype).eps ** 0.5 * (1 + whole.abs().max())
         if whole.shape != apart.shape or bool((whole - apart).abs().max() > allowed):
             raise LossUnknownError("The vocabulary head uses more than the last hidden state, so it was not run alone.")
 
     def _run_head(self, states: Tensor, output: Any) -> Tensor:
         """Logits (m, n_words) of hidden states (m, p): the model runs with its trunk answering what was read."""
+        if isinstance(output, HeadInput):
+            found: Tensor = output.head(states[None])[0]
+            return found
         trunk, tokens = self.reader.module, torch.zeros((1, len(states)), dtype=torch.int64, device=states.device)
         is_tuple = type(output) is tuple
         answer = (states[None],) if is_tuple else type(output)(last_hidden_state=states[None])
@@ -144,6 +149,40 @@ class LossMeter:
                 trunk.forward = own
         logits: Tensor = answered[0] if is_tuple else answered.logits
         return logits[0]
+
+    def _measure_tokens(self, batch: Batch, score: Callable[[Tensor, Tensor], Tensor]) -> FloatArray:
+        """Mean negative log-likelihood per record over its counted tokens, a few thousand of them at a time.
+
+        Args:
+            batch: With token labels; -100 does not count, nor does padding.
+            score: Rows and places of m tokens -> logits (m, n_words).
+        """
+        is_shifted, is_apart = heads.predicts_next_token(self.reader.model), self.reader.is_apart
+        is_counted = batch.find_predicting(is_shifted=is_shifted, is_apart=is_apart)
+        rows, places = is_counted.nonzero(as_tuple=True)
+        n_of = is_counted.sum(dim=1).cpu().numpy()
+        if not n_of.all():
+            n_without = int((n_of == 0).sum())
+            raise LossUnknownError(f"{n_without} of {len(n_of)} records have no labelled token to predict.")
+        assert isinstance(batch.labels, Tensor)
+        targets = batch.labels.to(rows.device)[rows, places + int(is_shifted)]
+        losses, done, size = [], 0, 1
+        while done < len(rows):
+            chosen = slice(done, done + size)
+            logits = score(rows[chosen], places[chosen])
+            if done == 0 and (int(targets.min()) < 0 or int(targets.max()) >= logits.shape[1]):
+                raise LossUnknownError(
+                    f"Token labels must be 0 to {logits.shape[1] - 1}, or -100 for tokens that do not count; "
+                    f"got {int(targets.min())} to {int(targets.max())}."
+                )
+            exact = (logits.cpu() if logits.device.type == "mps" else logits).double()
+            right = exact.gather(1, targets[chosen].to(exact.device)[:, None])[:, 0]
+            losses.append((exact.logsumexp(dim=1) - right).cpu().numpy())
+            done, size = done + size, max(1, _MOST_LOGITS // logits.shape[1])
+        total = np.bincount(rows.cpu().numpy(), weights=np.concatenate(losses), minlength=len(n_of))
+        means: FloatArray = total / n_of
+        self._n_tokens.append(n_of)
+        return means
 
 
 def measure_outputs(
@@ -229,49 +268,6 @@ def _undo_squashing(values: FloatArray, model: nn.Module) -> FloatArray:
     if isinstance(last, nn.Softmax):
         return np.asarray(np.log(np.maximum(values, least)))
     return np.asarray(np.log(np.maximum(values, least)) - np.log(np.maximum(1 - values, least)))
-
-
-def _measure_tokens(
-    batch: Batch, labels: Tensor, score: Callable[[Tensor, Tensor], Tensor], is_shifted: bool
-) -> FloatArray:
-    """Mean negative log-likelihood per record over its counted tokens, a few thousand of them at a time.
-
-    Args:
-        batch: Whose ``attention_mask`` says what is padding.
-        labels: (n, n_tokens) token ids; -100 does not count.
-        score: Rows and places of m tokens -> logits (m, n_words).
-        is_shifted: Whether the model predicts the next token rather than the one in its place.
-    """
-    device = next(iter(batch.columns.values())).device
-    labels = labels.to(device)
-    is_counted = labels != IGNORED_TOKEN
-    mask = batch.named.get("attention_mask")
-    is_real = mask != 0 if mask is not None and mask.shape == labels.shape else torch.ones_like(is_counted)
-    is_counted &= is_real
-    if is_shifted:
-        is_counted = is_counted[:, 1:] & is_real[:, :-1]
-        labels = labels[:, 1:]
-    rows, places = is_counted.nonzero(as_tuple=True)
-    n_of = is_counted.sum(dim=1).cpu().numpy()
-    if not n_of.all():
-        raise LossUnknownError(f"{int((n_of == 0).sum())} of {len(n_of)} records have no labelled token to predict.")
-    targets = labels[rows, places]
-    losses, done, size = [], 0, 1
-    while done < len(rows):
-        chosen = slice(done, done + size)
-        logits = score(rows[chosen], places[chosen])
-        if done == 0 and (int(targets.min()) < 0 or int(targets.max()) >= logits.shape[1]):
-            raise LossUnknownError(
-                f"Token labels must be 0 to {logits.shape[1] - 1}, or -100 for tokens that do not count; "
-                f"got {int(targets.min())} to {int(targets.max())}."
-            )
-        exact = (logits.cpu() if logits.device.type == "mps" else logits).double()
-        right = exact.gather(1, targets[chosen].to(exact.device)[:, None])[:, 0]
-        losses.append((exact.logsumexp(dim=1) - right).cpu().numpy())
-        done, size = done + size, max(1, _MOST_LOGITS // logits.shape[1])
-    total = np.bincount(rows.cpu().numpy(), weights=np.concatenate(losses), minlength=len(n_of))
-    means: FloatArray = total / n_of
-    return means
 
 
 def _misfit(labels: Tensor, outputs: Tensor) -> str:

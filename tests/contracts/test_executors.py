@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from ruler.experiment.cell import Workplace, run_job
+from ruler.experiment.cell import Workplace
 from ruler.experiment.executors import EXECUTORS, LocalExecutor, RayExecutor
 from ruler.experiment.executors import ray as ray_module
 from ruler.experiment.grid import Job
-from ruler.experiment.store import ResultStore, describe_process, load_results
-from ruler.testing.executors import check_executor
+from ruler.experiment.store import ResultStore, load_results
+from ruler.testing.executors import InProcessExecutor, check_executor
 
 PLUGIN = """
 from ruler.data import TabularSet, load_tabular
@@ -42,11 +42,15 @@ forget_fractions = [0.05]
 seeds = [0]
 """
 LISTS = """
+import sys
+from pathlib import Path
 from ruler.data import DATASETS
-from ruler.experiment.studies import STUDIES
+from ruler.experiment.run import RunSettings, run_studies
+from ruler.experiment.studies import STUDIES, choose_studies
 from ruler.unlearning import METHODS
 print(list(DATASETS), list(METHODS))
 print(list(STUDIES.values()))
+print(run_studies(choose_studies(sys.argv[1]), RunSettings(Path(sys.argv[2]))).n_new, "new")
 """
 
 
@@ -71,6 +75,10 @@ class Ray:
         return value
 
 
+def test_this_process_keeps_the_contract(tmp_path: Path) -> None:
+    check_executor(InProcessExecutor(), tmp_path)
+
+
 def test_processes_of_this_machine_keep_the_contract(tmp_path: Path) -> None:
     check_executor(LocalExecutor(2), tmp_path)
 
@@ -88,19 +96,18 @@ def test_a_ray_cluster_keeps_the_contract(tmp_path: Path, monkeypatch: pytest.Mo
     check_executor(RayExecutor(1), tmp_path)
 
 
-class Careless:
-    """Runs jobs in this process and forgets one cell of each."""
-
-    def __init__(self, n_jobs: int | None = None) -> None:
-        self.n_jobs = n_jobs
+class Careless(InProcessExecutor):
+    """Forgets one cell of each job."""
 
     def run(
-        self, jobs: Sequence[Job], workplace: Workplace, store: ResultStore, *, on_tick: Callable[[], None]
+        self,
+        jobs: Sequence[Job],
+        workplace: Workplace,
+        store: ResultStore,
+        *,
+        on_tick: Callable[[], None] = lambda: None,
     ) -> None:
-        for job in jobs:
-            for outcome in list(run_job(job, workplace, n_threads=1))[1:]:
-                store.add(outcome, describe_process("cpu"))
-            on_tick()
+        super().run([Job(job.cells[1:]) for job in jobs], workplace, store, on_tick=on_tick)
 
 
 def test_an_executor_that_loses_a_cell_is_found(tmp_path: Path) -> None:
@@ -130,21 +137,19 @@ def package(tmp_path: Path) -> dict[str, str]:
 def test_a_study_file_names_a_method_and_a_dataset_of_another_package(tmp_path: Path, package: dict[str, str]) -> None:
     (tmp_path / "own.toml").write_text(STUDY)
     words = ("reproduce", str(tmp_path / "own.toml"), "--jobs", "1", "--out", str(tmp_path / "out"))
-
-    def run() -> str:
-        command = [sys.executable, "-c", "from ruler.cli import main; main()", *words]
-        done = subprocess.run(command, env=package, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    assert "2 of 2 cells, 2 new" in run()
+    command = [sys.executable, "-c", "from ruler.cli import main; main()", *words]
+    done = subprocess.run(command, env=package, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "2 of 2 cells, 2 new" in done.stdout
     rows = load_results(tmp_path / "out").set_index("method")
     assert set(rows.dataset) == {"clinic"}
     assert rows.m1["half_ascent"] != rows.m1["scrub"]
     assert 0 < rows.m4["half_ascent"] <= 1
-    assert "2 of 2 cells, 0 new" in run()  # resumes
-    lists = [sys.executable, "-c", LISTS]
-    found, studies = subprocess.run(lists, env=package, capture_output=True, text=True, check=True).stdout.splitlines()
+    lists = [sys.executable, "-c", LISTS, str(tmp_path / "own.toml"), str(tmp_path / "out")]
+    found, studies, n_new = subprocess.run(
+        lists, env=package, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    assert n_new == "0 new"  # resumes
     for name in ("'clinic'", "'half_ascent'"):
         assert name in found
         assert name not in studies  # nothing joins the paper's studies by itself

@@ -24,13 +24,14 @@ from ruler.experiment.run import (
 from ruler.experiment.settings import StudySettings, format_studies, read_studies
 from ruler.experiment.store import Provenance, ResultStore, load_results
 from ruler.experiment.studies import STUDIES, choose_studies, choose_variant, shrink_studies
+from ruler.testing.executors import InProcessExecutor
 
 PROVENANCE = ["elapsed_s", "ruler_version", "commit", "torch_version", "machine", "finished_at"]
 TINY = StudySettings("primary", ("breast_cancer",), ("gradient_ascent", "scrub"), (0.05,), (0, 1))
 
 
 def settings_for(folder: Path, **changes: object) -> RunSettings:
-    return RunSettings(out=folder, executor=LocalExecutor(2), models=folder / "models", **changes)  # type: ignore[arg-type]
+    return RunSettings(out=folder, executor=InProcessExecutor(), models=folder / "models", **changes)  # type: ignore[arg-type]
 
 
 def values_of(folder: Path) -> pd.DataFrame:
@@ -57,7 +58,7 @@ def test_failing_cells_are_reported_and_retried_once_they_can_succeed(tmp_path: 
     study = replace(TINY, methods=("gradient_ascent",))
     export_models([replace(study, seeds=(0,))], settings_for(tmp_path), published)
     imported = replace(study, models="imported")
-    settings = replace(settings_for(tmp_path, checkpoints=published), executor=LocalExecutor(1))
+    settings = settings_for(tmp_path, checkpoints=published)
     first = run_studies([imported], settings)
     assert (first.n_done, first.n_new) == (1, 1)
     ((cell, error),) = first.failures.items()

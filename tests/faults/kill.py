@@ -49,17 +49,22 @@ for number in itertools.count():
     report.save(folder / str(number), sign_with=key)
 """
 TARGETS = ("worker", "coordinator", "group")
+Scores = dict[str, tuple[float | None, ...]]
 LONGEST_PAUSE_S, LONGEST_WAIT_S, LONGEST_STUDY_S = 5.0, 60.0, 1200.0
 
 
-def run_campaign(n_kills: int, n_report_kills: int, *, words: list[str], seed: int, folder: Path) -> Counter[str]:
+def run_campaign(
+    n_kills: int, n_report_kills: int, *, words: list[str], seed: int, folder: Path, wanted: Scores | None = None
+) -> Counter[str]:
     """Kill a study, narrowed by these words, and reports that often; returns what was counted.
 
-    ``lost``, ``changed``, ``torn`` and ``orphans`` should be 0.
+    ``lost``, ``changed``, ``torn`` and ``orphans`` should be 0. Scores are compared with ``wanted``, by default those
+    of an undisturbed run.
     """
     counts: Counter[str] = Counter()
     draw = random.Random(seed)
-    wanted = read_scores(finish(folder / "undisturbed", words)) if n_kills else {}
+    if wanted is None:
+        wanted = read_scores(finish(folder / "undisturbed", words)) if n_kills else {}
     while sum(counts[target] for target in TARGETS) < n_kills:
         disturb(folder / f"study-{counts['studies']}", n_kills, words, draw, counts)
         found = read_scores(finish(folder / f"study-{counts['studies']}", words))
@@ -152,7 +157,7 @@ def read_rows(out: Path) -> set[tuple[object, ...]]:
         return set(connection.execute("SELECT * FROM results")) if is_there else set()
 
 
-def read_scores(out: Path) -> dict[str, tuple[float | None, ...]]:
+def read_scores(out: Path) -> Scores:
     """Key of a cell -> its scores."""
     with closing(sqlite3.connect(out / "results.sqlite")) as connection:
         return {key: tuple(scores) for key, *scores in connection.execute(f"SELECT key, {SCORES} FROM results")}

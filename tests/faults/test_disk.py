@@ -10,6 +10,10 @@ from pathlib import Path
 import pytest
 from tests.faults.ruler_process import STUDY, run_ruler
 
+from ruler.experiment.run import STUDY_FILE, RunSettings, run_studies
+from ruler.experiment.settings import read_studies
+from ruler.testing.executors import InProcessExecutor
+
 FULL, READ_ONLY = "No space left on device", "Read-only file system"
 ON_A_DISK = """
 mount -t tmpfs -o "$1" tmpfs "$2" || exit 99
@@ -76,9 +80,10 @@ def test_a_study_on_a_full_disk_keeps_its_rows_and_resumes(disk: Path, tmp_path:
     assert "Finished cells are kept: the same command resumes." in done.stderr
     before = read_rows(tmp_path / "kept")
     assert before
-    again = run_ruler(*words, "--out", tmp_path / "kept", cache=tmp_path / "cache")
-    assert again.returncode == 0, again.stderr
-    assert f"9 of 9 cells, {9 - len(before)} new" in again.stdout
+    studies = read_studies(tmp_path / "kept" / STUDY_FILE)
+    settings = RunSettings(tmp_path / "kept", InProcessExecutor(), models=tmp_path / "cache" / "models")
+    again = run_studies(studies, settings)
+    assert (again.n_cells, again.n_done, again.n_new) == (9, 9, 9 - len(before))
     assert before < read_rows(tmp_path / "kept")
 
 

@@ -36,13 +36,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("RULER_DATA does not name a folder with tabular/*.csv.gz")
     from ruler.experiment.run import RunSettings, run_studies
     from ruler.experiment.studies import choose_studies, narrow_studies
+    from ruler.testing.executors import InProcessExecutor
 
     out, small = tmp_path_factory.mktemp("golden"), ["breast_cancer", "heart_disease"]
     studies = (
         *narrow_studies(choose_studies("primary"), datasets=small, n_seeds=3),
         *narrow_studies(choose_studies("learning-rate"), datasets=small, methods=["fine_tuning"]),
     )
-    summary = run_studies(studies, RunSettings(out=out, models=out / "models"))
+    summary = run_studies(studies, RunSettings(out, InProcessExecutor(), models=out / "models"))
     assert not summary.failures
     return out
 

@@ -203,3 +203,19 @@ class TokenReading:
     def losses(self) -> FloatArray:
         """(n,) mean negative log-likelihood per token."""
         return np.asarray(-np.nanmean(self.log_probs, axis=1))
+
+
+@dataclass(frozen=True, eq=False)
+class PatchReading:
+    """What a causal language model says of the asked tokens of n records when states of another model are put into it.
+
+    Args:
+        base: (n,) mean log-probability of each record's asked tokens in the model as it is.
+        layers: By layer in forward order, the same with that layer's states from the other model.
+    """
+
+    base: FloatArray
+    layers: Mapping[str, FloatArray]
+
+    def __len__(self) -> int:
+        return len(self.base)

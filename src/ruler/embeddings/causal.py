@@ -28,6 +28,7 @@ class CausalParts:
         blocks: Its decoder blocks by dotted name, in forward order.
         norm: What the trunk applies to the last block's states; None if nothing.
         answer: Wraps states (1, m, p) as the trunk's output.
+        gives_tuples: Whether blocks return tuples, whose first part is the states.
     """
 
     model: nn.Module
@@ -35,6 +36,7 @@ class CausalParts:
     blocks: Mapping[str, nn.Module]
     norm: nn.Module | None
     answer: Callable[[Tensor], Any]
+    gives_tuples: bool
 
     def run_trunk(self, tokens: Tensor) -> Tensor:
         """States (n, t, p) that the head reads, of tokens (n, t). Padding on the right needs no mask."""
@@ -111,24 +113,24 @@ def dissect(model: nn.Module, tokens: Tensor) -> CausalParts:
     blocks = {f"{prefix}.{listed}.{n}": block for n, block in enumerate(trunk.get_submodule(listed))}  # type: ignore[arg-type]
     inside = {module for block in blocks.values() for module in block.modules()}
     above = {trunk.get_submodule(listed.rpartition(".")[0]), trunk}
-    ran: list[tuple[nn.Module, int]] = []
-
-    def note(module: nn.Module, args: Any, output: Any) -> None:
-        tensor = heads.main_tensor(output)
-        ran.append((module, 0 if tensor is None else tensor.data_ptr()))
-
-    handles = [one.register_forward_hook(note) for one in trunk.modules() if one not in inside | above]
+    ran: list[tuple[nn.Module, Any]] = []
+    watched = [*blocks.values(), *(one for one in trunk.modules() if one not in inside | above)]
+    handles = [one.register_forward_hook(lambda module, _, output: ran.append((module, output))) for one in watched]
     try:
         output = trunk(input_ids=tokens[:1], use_cache=False)
     finally:
         for handle in handles:
             handle.remove()
-    norm = next((one for one, place in reversed(ran) if place == output[0].data_ptr()), None)
+    place = output[0].data_ptr()
+    made = (one for one, given in reversed(ran) if any(part.data_ptr() == place for part in heads.tensors_in(given)))
+    last = next(made, None)  # what gave the trunk's answer
+    norm = None if last in inside else last
+    gives_tuples = any(module in inside and isinstance(given, tuple) for module, given in ran)
 
     def answer(states: Tensor) -> Any:
         return (states,) if type(output) is tuple else type(output)(last_hidden_state=states)
 
-    return CausalParts(model, trunk, blocks, norm, answer)
+    return CausalParts(model, trunk, blocks, norm, answer, gives_tuples)
 
 
 @dataclass(frozen=True, eq=False)

@@ -142,7 +142,7 @@ def _read_batch(
     vectors: list[Tensor] = []
 
     def score(logits: "Tensor", rows: slice) -> "Tensor":
-        return _score_logits(logits, batch.targets[rows], moments=moments)
+        return score_logits(logits, batch.targets[rows], moments=moments)
 
     def see(_: str, states: "Tensor") -> None:
         asked = states[batch.rows, batch.places]  # (m, p)
@@ -153,9 +153,7 @@ def _read_batch(
             vectors.append(asked[is_last.nonzero()[:, 0]].float())
         if lens:
             final = asked if parts.norm is None else parts.norm(asked)
-            lenses.append(
-                parts.map_logits(final, lambda logits, rows: _score_logits(logits, batch.targets[rows])[:, 0])
-            )
+            lenses.append(parts.map_logits(final, lambda logits, rows: score_logits(logits, batch.targets[rows])[:, 0]))
 
     with parts.watch(see) if lens or hidden else nullcontext():
         final = parts.run_trunk(batch.tokens)
@@ -168,7 +166,7 @@ def _read_batch(
     return scores.T, torch.stack(lenses) if lens else None, torch.stack(vectors) if hidden else None
 
 
-def _score_logits(logits: "Tensor", targets: "Tensor", *, moments: bool = False) -> "Tensor":
+def score_logits(logits: "Tensor", targets: "Tensor", *, moments: bool = False) -> "Tensor":
     """(m, 2 or 4): log p of the target, whether it is the likeliest; mean and deviation of log p over all words."""
     import torch
 

@@ -8,21 +8,39 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ruler.core.registry import Registry
+from ruler.metrics.peers.cka import CKA, CKA_DEBIASED
 from ruler.metrics.peers.exact_memorization import EXACT_MEMORIZATION
 from ruler.metrics.peers.extraction_strength import EXTRACTION_STRENGTH
+from ruler.metrics.peers.forget_quality import FORGET_QUALITY
+from ruler.metrics.peers.linear_probe import LINEAR_PROBE
+from ruler.metrics.peers.logit_lens import LOGIT_LENS, LOGIT_LENS_DEPTH
 from ruler.metrics.peers.min_k import MIN_K
 from ruler.metrics.peers.min_k_plus import MIN_K_PLUS
+from ruler.metrics.peers.model_utility import MODEL_UTILITY
 from ruler.metrics.peers.peer import NEEDS, Peer, PeerValue
+from ruler.metrics.peers.priv_leak import PRIV_LEAK
 from ruler.metrics.peers.probability import PROBABILITY
+from ruler.metrics.peers.rouge import ROUGE_L
 from ruler.metrics.peers.truth_ratio import TRUTH_RATIO
+from ruler.metrics.peers.uds import UDS
 
 OWN: dict[str, Peer] = {
     "probability": PROBABILITY,
     "truth_ratio": TRUTH_RATIO,
+    "forget_quality": FORGET_QUALITY,
+    "model_utility": MODEL_UTILITY,
+    "rouge_l": ROUGE_L,
     "extraction_strength": EXTRACTION_STRENGTH,
     "exact_memorization": EXACT_MEMORIZATION,
     "min_k": MIN_K,
     "min_k_plus": MIN_K_PLUS,
+    "priv_leak": PRIV_LEAK,
+    "logit_lens": LOGIT_LENS,
+    "logit_lens_depth": LOGIT_LENS_DEPTH,
+    "cka": CKA,
+    "cka_debiased": CKA_DEBIASED,
+    "linear_probe": LINEAR_PROBE,
+    "uds": UDS,
 }
 PEERS: Registry[Peer] = Registry("peer metric", OWN, group="ruler.peers", type=Peer)
 

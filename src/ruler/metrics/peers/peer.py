@@ -15,6 +15,14 @@ NEEDS = {
     "held_out_tokens": "`TokenReading` of the held-out records",
     "paraphrased_tokens": "`TokenReading` of the forget records with paraphrased answers",
     "perturbed_tokens": "`TokenReading` of their false answers, k successive rows per forget record",
+    "forget_answers": "true answers of the forget records, as texts",
+    "forget_generations": "what the model writes to their prompts, as texts",
+    "forget_states": "vectors (n, p) of the forget records by layer",
+    "held_out_states": "vectors (m, p) of the held-out records by layer",
+    "forget_groups": "whose records the forget records are",
+    "held_out_groups": "whose records the held-out records are",
+    "forget_patches": "`PatchReading` of the forget records: the model's states put into the original",
+    "utility": "probability, ROUGE and truth ratio on retained, real-author and world-fact records",
 }
 """What metrics are computed from, by name. A prefix says of which model: ``oracle_``, ``original_``; none is the model
 that is judged."""

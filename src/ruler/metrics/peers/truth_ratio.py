@@ -3,7 +3,7 @@
 import numpy as np
 
 from ruler.core.errors import InputError
-from ruler.core.types import TokenReading
+from ruler.core.types import FloatArray, TokenReading
 from ruler.metrics.peers.peer import Peer, PeerValue, average_records
 
 
@@ -22,6 +22,11 @@ def truth_ratio(paraphrased_tokens: TokenReading, perturbed_tokens: TokenReading
         >>> truth_ratio(true, false).value
         0.5
     """
+    return average_records(compare_answers(paraphrased_tokens, perturbed_tokens))
+
+
+def compare_answers(paraphrased_tokens: TokenReading, perturbed_tokens: TokenReading) -> FloatArray:
+    """The truth ratio (n,) of each record."""
     n_false, rest = divmod(len(perturbed_tokens), len(paraphrased_tokens))
     if rest or not n_false:
         raise InputError(
@@ -29,7 +34,7 @@ def truth_ratio(paraphrased_tokens: TokenReading, perturbed_tokens: TokenReading
             f"got {len(perturbed_tokens)} rows for {len(paraphrased_tokens)} records."
         )
     false = perturbed_tokens.losses.reshape(-1, n_false).mean(axis=1)
-    return average_records(np.exp(paraphrased_tokens.losses - false))
+    return np.asarray(np.exp(paraphrased_tokens.losses - false))
 
 
 TRUTH_RATIO = Peer(

@@ -1,0 +1,139 @@
+"""Linear probe: can a linear classifier tell forget from held-out records by their states?"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ruler.core.checks import as_matrix
+from ruler.core.errors import InputError
+from ruler.core.types import FloatArray, IndexArray, RowsLike
+from ruler.metrics.peers.peer import Peer, PeerValue
+from ruler.stats.auc import measure_effect
+
+N_FOLDS = 5
+_MOST_STEPS = 50
+_ENOUGH = 1e-6
+
+
+def linear_probe(
+    forget_states: Mapping[str, RowsLike],
+    held_out_states: Mapping[str, RowsLike],
+    forget_groups: npt.ArrayLike | None = None,
+    held_out_groups: npt.ArrayLike | None = None,
+    *,
+    penalty: float = 1.0,
+    seed: int = 0,
+) -> PeerValue:
+    """Can a linear classifier tell forget from held-out records by a layer's states? 0.5 is chance.
+
+    Per layer, a logistic regression with squared penalty and balanced classes on standardised states, cross-validated
+    in five folds of whole groups; the mean over folds of the AUC on the records left out. The aggregate is the mean
+    over layers: the best layer would be above 0.5 by choice alone.
+
+    Args:
+        forget_states: By layer, (n, p).
+        held_out_states: By layer, (m, p).
+        forget_groups: (n,) whose records they are; each record for itself if not given.
+        held_out_groups: (m,) likewise.
+        penalty: Weight of half the squared norm of the coefficients beside the sum of losses.
+        seed: Of the draw of folds.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> forget, held_out = {"0": rng.normal(2, 1, (30, 3))}, {"0": rng.normal(0, 1, (40, 3))}
+        >>> linear_probe(forget, held_out).value > 0.95
+        True
+    """
+    if list(forget_states) != list(held_out_states) or not forget_states:
+        raise InputError("held_out_states must have the layers of forget_states, at least one; got others.")
+    sides = [
+        np.stack([np.asarray(as_matrix(rows, "states"), dtype=np.float64) for rows in states.values()])
+        for states in (forget_states, held_out_states)
+    ]  # (layers, n, p) each
+    both = zip((forget_groups, held_out_groups), sides, strict=True)
+    folds = [_draw_folds(groups, side.shape[1], seed) for groups, side in both]
+    n_folds = min(int(one.max()) + 1 for one in folds)
+    if n_folds < 2:
+        return PeerValue(math.nan, reason="A probe needs at least two groups of forget and of held-out records.")
+    folds = [one % n_folds for one in folds]
+    fold, is_forget = np.concatenate(folds), np.repeat([True, False], [side.shape[1] for side in sides])
+    grams = _make_grams(np.concatenate(sides, axis=1))
+    found = np.zeros((n_folds, len(grams)))
+    for number in range(n_folds):
+        train, left = np.flatnonzero(fold != number), np.flatnonzero(fold == number)
+        duals = fit_logistic(grams[:, train[:, None], train], is_forget[train], penalty)
+        scores = np.einsum("lij,lj->li", grams[:, left[:, None], train], duals)
+        is_first = is_forget[left]
+        found[number] = [measure_effect(one[is_first], one[~is_first]).value for one in scores]
+    layers = dict(zip(forget_states, found.mean(axis=0).tolist(), strict=True))
+    return PeerValue(float(found.mean()), None, layers)
+
+
+def fit_logistic(grams: FloatArray, is_first: npt.NDArray[np.bool_], penalty: float) -> FloatArray:
+    """Duals (layers, n) of penalised logistic regressions with balanced classes, from Gram matrices (layers, n, n).
+
+    The decision for a record is its inner products with the training records, times the duals. Newton's method, with
+    steps halved where the objective would not fall.
+    """
+    n = len(is_first)
+    target = is_first.astype(np.float64)
+    weight = np.where(is_first, n / (2 * target.sum()), n / (2 * (n - target.sum())))
+    sign = 2 * target - 1
+    duals = np.zeros(grams.shape[:2])
+
+    def decide(values: FloatArray) -> FloatArray:
+        return np.asarray(np.einsum("lij,lj->li", grams, values))
+
+    def cost(values: FloatArray, scores: FloatArray) -> FloatArray:
+        loss = (weight * np.logaddexp(0, -sign * scores)).sum(axis=1)
+        return np.asarray(loss + penalty / 2 * (values * scores).sum(axis=1))
+
+    for _ in range(_MOST_STEPS):
+        scores = decide(duals)
+        chance = 0.5 * (1 + np.tanh(scores / 2))
+        root = np.sqrt(np.maximum(weight * chance * (1 - chance), 1e-12))
+        system = root[:, :, None] * grams * root[:, None, :]
+        system[:, np.arange(n), np.arange(n)] += penalty
+        wanted = root * scores - weight * (chance - target) / root
+        step = root * np.linalg.solve(system, wanted[..., None])[..., 0] - duals
+        before, size = cost(duals, scores), np.ones((len(grams), 1))
+        for _ in range(20):
+            is_worse = cost(duals + size * step, decide(duals + size * step)) > before
+            if not is_worse.any():
+                break
+            size[is_worse] /= 2
+        duals = duals + size * step
+        if np.abs(decide(size * step)).max() < _ENOUGH:
+            break
+    return duals
+
+
+def _make_grams(rows: FloatArray) -> FloatArray:
+    """(layers, n, n) inner products of standardised rows with a constant behind them for the intercept."""
+    spread = rows.std(axis=1, keepdims=True)
+    standard = (rows - rows.mean(axis=1, keepdims=True)) / np.where(spread > 0, spread, 1.0)
+    return np.asarray(standard @ standard.transpose(0, 2, 1) + 1.0)
+
+
+def _draw_folds(groups: Any, n: int, seed: int) -> IndexArray:
+    """Fold of each record, 0 to at most 4; a group has one fold, and folds have as many groups as can be."""
+    names, member = np.unique(np.arange(n) if groups is None else np.asarray(groups), return_inverse=True)
+    if member.shape != (n,):
+        raise InputError(f"groups must be one per record, {n}; got shape {member.shape}.")
+    place = np.random.default_rng(seed).permutation(len(names)) % min(N_FOLDS, len(names))
+    return np.asarray(place[member], dtype=np.int64)
+
+
+LINEAR_PROBE = Peer(
+    title="Linear probe",
+    question="How well does a linear classifier tell forget from held-out records by the layers' states?",
+    compute=linear_probe,
+    needs=("forget_states", "held_out_states"),
+    takes=("forget_groups", "held_out_groups"),
+    range=(0, 1),
+    null=0.5,
+    source="Alain and Bengio, 2017",
+)

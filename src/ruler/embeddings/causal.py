@@ -165,13 +165,14 @@ class TokenBatch:
         return total / counts.view(-1, *[1] * (values.ndim - 1))
 
 
-def plan_batches(data: Mapping[str, Any], batch_tokens: int) -> list[TokenBatch]:
+def plan_batches(data: Mapping[str, Any], batch_tokens: int, *, extra: int = 0) -> list[TokenBatch]:
     """Batches of at most so many tokens, padding included, on the host; longest records first.
 
     Args:
         data: ``input_ids``, ``labels`` and, if there, ``attention_mask``, each (n, t) and padded on the right. Labels
             are -100 except on the tokens that are asked for.
         batch_tokens: A longer record has a batch of its own.
+        extra: Tokens per record that are to come.
 
     Raises:
         InputError: Parts that lack or do not fit together, padding on the left, a record without an asked token.
@@ -194,7 +195,9 @@ def plan_batches(data: Mapping[str, Any], batch_tokens: int) -> list[TokenBatch]
             f"{int(bare[0])}. Drop these records."
         )
     lengths = (is_asked * torch.arange(tokens.shape[1])).amax(dim=1) + 1
-    return [_cut_batch(tokens, labels, is_asked, records, lengths) for records in _bucket(lengths, batch_tokens)]
+    return [
+        _cut_batch(tokens, labels, is_asked, records, lengths) for records in _bucket(lengths + extra, batch_tokens)
+    ]
 
 
 def _read_part(data: Mapping[str, Any], name: str) -> Tensor:

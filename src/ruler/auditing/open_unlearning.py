@@ -54,19 +54,19 @@ def audit_unlearned(model: "torch.nn.Module", **kwargs: Any) -> dict[str, Any]:
         raise InputError(f"data must be datasets by the access keys forget, retain and held_out; got {found}.")
     records = {side: _read_dataset(data[side]) for side in _SIDES if data.get(side) is not None}
     settings = kwargs.get("settings")
-    size = kwargs.get("group_size")
+    size, groups = kwargs.get("group_size"), None
+    if size is not None:
+        groups = {side: [f"{side} {row // int(size)}" for row in range(len(one))] for side, (one, _) in records.items()}
     oracle = _load(kwargs.get("oracle"))
     report = audit_models(
         model,
         oracle=oracle,
         original=_load(kwargs.get("original")),
-        **{side: items for side, (_, items) in records.items()},
+        forget=records["forget"][1],
+        retain=records["retain"][1],
+        held_out=records["held_out"][1] if "held_out" in records else None,
         ids={side: [f"{side} {index}" for index in indices] for side, (indices, _) in records.items()},
-        groups=None
-        if size is None
-        else {
-            side: [f"{side} {row // int(size)}" for row in range(len(items))] for side, (_, items) in records.items()
-        },
+        groups=groups,
         layer=kwargs.get("layer"),
         batch_size=int(kwargs.get("batch_size", 256)),
         device=next(model.parameters()).device,

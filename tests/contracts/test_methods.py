@@ -14,8 +14,23 @@ from ruler.core.errors import InputError
 from ruler.experiment.settings import StudySettings
 from ruler.paper.figures.draw import colour_of
 from ruler.paper.results import title_of
-from ruler.testing.methods import check_method, check_sentences, check_terms
-from ruler.unlearning import METHODS, BadTeacherSettings, Method, NegGradPlusSettings, ScrubSettings, UnlearningSettings
+from ruler.testing.methods import (
+    check_completions,
+    check_method,
+    check_sentences,
+    check_terms,
+    learn_by_heart,
+    make_example,
+)
+from ruler.unlearning import (
+    METHODS,
+    BadTeacherSettings,
+    Method,
+    NegGradPlusSettings,
+    ScrubSettings,
+    UnlearningSettings,
+    unlearn,
+)
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 PLUGIN = '''
@@ -43,13 +58,53 @@ HALF_ASCENT = Method(
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_keeps_the_contract(name: str) -> None:
     check_method(name)
-    check_sentences(name)
+    if METHODS[name].kind in ("any", "language"):
+        check_sentences(name)
+    if METHODS[name].kind != "classifier":
+        check_completions(name)
+
+
+@pytest.fixture(scope="module", params=["GPT2", "Llama"])
+def language_model(request: pytest.FixtureRequest) -> nn.Module:
+    """A small model of transformers that knows the records of the contract by heart."""
+    transformers = pytest.importorskip("transformers")
+    size = {
+        "GPT2": {"n_embd": 16, "n_layer": 4, "n_head": 2, "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0},
+        "Llama": {"hidden_size": 16, "num_hidden_layers": 4, "num_attention_heads": 2, "intermediate_size": 32},
+    }[request.param]
+    config = getattr(transformers, f"{request.param}Config")(
+        vocab_size=40, max_position_embeddings=16, bos_token_id=0, eos_token_id=0, pad_token_id=0, **size
+    )
+    model = {"GPT2": transformers.GPT2LMHeadModel, "Llama": transformers.LlamaForCausalLM}[request.param]
+    torch.manual_seed(0)
+    return learn_by_heart(model(config))
+
+
+@pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.kind != "classifier"])
+def test_every_method_unlearns_causal_language_models(name: str, language_model: nn.Module) -> None:
+    check_completions(name, language_model)
+
+
+def test_records_of_another_kind_are_refused() -> None:
+    table, completions, preferences = (make_example(kind)[1]["forget"] for kind in ("any", "language", "preferences"))
+    model = make_example("language")[0]
+    cases: list[tuple[str, Any, Any, str]] = [
+        ("npo", table, completions, "forget must be Completions or MaskedSentences for npo; got tuple. Methods that"),
+        ("npo", completions, table, "retain must be Completions"),
+        ("npo", preferences, completions, "got Preferences. Methods that take these: idk_dpo"),
+        ("fine_tuning", None, preferences, "retain must be labelled records, such as"),
+        ("idk_dpo", completions, completions, "forget must be Preferences, completions to forget"),
+        ("idk_dpo", preferences, preferences, "retain must be Completions or MaskedSentences for idk_dpo"),
+    ]
+    for name, forget, retain, message in cases:
+        with pytest.raises(InputError, match=message):
+            unlearn(name, model, forget=forget, retain=retain)
 
 
 @pytest.mark.parametrize(
     ("name", "settings"),
     [
-        *((name, None) for name in METHODS),
+        *((name, None) for name, method in METHODS.items() if method.terms is not None),
         ("neggrad_plus", NegGradPlusSettings(retain_weight=0.9, epochs=3)),
         ("scrub", ScrubSettings(retain_weight=0.3, temperature=4.0)),
         ("bad_teacher", BadTeacherSettings(teacher_seed=101, temperature=1.5)),
@@ -71,7 +126,14 @@ sys.path.insert(0, {str(tmp_path)!r})
 import torch, ruler
 from ruler.experiment.settings import StudySettings
 from ruler.paper.results import title_of
-from ruler.testing.methods import check_method, check_sentences, check_terms
+from ruler.testing.methods import (
+    check_completions,
+    check_method,
+    check_sentences,
+    check_terms,
+    learn_by_heart,
+    make_example,
+)
 model, records = torch.nn.Linear(2, 2), (torch.eye(2), torch.tensor([0, 1]))
 unlearned = ruler.unlearn("half_ascent", model, forget=records, retain=None)
 assert not torch.equal(unlearned.weight, model.weight)

@@ -13,11 +13,12 @@ from ruler.core.errors import DivergedError
 from ruler.core.seeding import seeded
 from ruler.models.ft_transformer import FTTransformer
 from ruler.models.resnet18 import ResNet18
+from ruler.testing.methods import TinyLanguageModel, make_completions
 from ruler.training import loop
 from ruler.training.batches import map_tensors
 from ruler.training.cuda_graph import CapturedStep, capture_graph
 from ruler.training.loop import optimize
-from ruler.training.sentences import MaskedSentences
+from ruler.training.sentences import MaskedSentences, Preferences
 from ruler.training.settings import TrainingSettings
 from ruler.training.steps import Step, cross_entropy, make_optimizer
 from ruler.unlearning import METHODS, unlearn
@@ -169,8 +170,13 @@ def test_a_captured_run_equals_the_plain_one(case: str, monkeypatch: pytest.Monk
     assert sum(replays) == n_steps - 2
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("kind", ["images", "sentences"])
+@pytest.mark.parametrize(
+    ("method", "kind"),
+    [
+        *((name, kind) for name, method in METHODS.items() if method.kind == "any" for kind in ("images", "sentences")),
+        *((name, "completions") for name, method in METHODS.items() if method.kind != "classifier"),
+    ],
+)
 def test_a_captured_method_equals_the_plain_one(
     method: str, kind: str, monkeypatch: pytest.MonkeyPatch, replays: list[int]
 ) -> None:
@@ -179,9 +185,14 @@ def test_a_captured_method_equals_the_plain_one(
         forget: Any = (images[:40], labels[:40])
         retain: Any = (images[40:], labels[40:])
         model = train(make_convnet, (images, labels), SETTINGS)
-    else:
+    elif kind == "sentences":
         forget, retain = make_sentences(40, 4), make_sentences(110, 5)
         model = train(Guesser, retain, SETTINGS)
+    else:
+        forget, retain = make_completions(40, 4), make_completions(110, 5)
+        if METHODS[method].kind == "preferences":
+            forget = Preferences(forget, make_completions(40, 6, prompts=forget))
+        model = train(TinyLanguageModel, retain, SETTINGS)
     settings = METHODS[method].settings(epochs=3, batch_size=32)
 
     def run() -> nn.Module:

@@ -93,6 +93,9 @@ class StudySettings:
         for method in self.methods:
             if METHODS[method].terms is None and self.engine == "ensemble":
                 raise InputError(f"engine must be 'protocol' for {method}, which has no terms; got 'ensemble'.")
+            unfit = [key for key in self.datasets if DATASETS[key].kind not in ("text", "prompts")]
+            if METHODS[method].kind in ("language", "preferences") and unfit:
+                raise InputError(f"methods must fit the data; got {method}, for language models, with {unfit[0]}.")
         self._check_numbers()
         for field, choices in _CHOICES.items():
             values = getattr(self, field)

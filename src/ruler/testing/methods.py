@@ -14,7 +14,8 @@ import re
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import fields
-from functools import partial
+from functools import cache, partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -26,21 +27,26 @@ from ruler.core.errors import InputError
 from ruler.models.tabular_mlp import TabularMLP
 from ruler.training.classifier import train_classifier
 from ruler.training.ensemble import EnsembleMember, train_ensemble
-from ruler.training.sentences import MaskedSentences
+from ruler.training.loop import optimize
+from ruler.training.sentences import Completions, MaskedSentences, Preferences
 from ruler.training.settings import TrainingSettings
+from ruler.training.steps import cross_entropy
 from ruler.unlearning import METHODS, UnlearningSettings, unlearn
 from ruler.unlearning.ensemble import unlearn_ensemble
 
 _ROWS = torch.randn(60, 4, generator=torch.Generator().manual_seed(0))
 _LABELS = (_ROWS[:, 0] > 0).long()
-_RECORDS = {"forget": (_ROWS[:8], _LABELS[:8]), "retain": (_ROWS[8:], _LABELS[8:])}
-_N_TOKENS = 40
+_N_TOKENS, _LENGTH = 40, 12
+
+Records = dict[str, Any]
+"""``forget`` and ``retain`` -> a source of records."""
 
 
 def check_method(name: str) -> None:
-    """Run every check that applies to all methods on small models of a table; takes about a second.
+    """Run every check that applies to all methods on small models of the method's kind; takes about a second.
 
-    ``check_sentences`` and ``check_terms`` are for methods that unlearn language models, or run in an ensemble.
+    ``check_sentences``, ``check_completions`` and ``check_terms`` are for methods that unlearn language models, or run
+    in an ensemble.
 
     Args:
         name: As users will name it: an entry point's name, or the one given to ``METHODS.register``.
@@ -51,13 +57,39 @@ def check_method(name: str) -> None:
     Example:
         >>> check_method("fine_tuning")
     """
-    original = train_classifier(lambda: TabularMLP(4), (_ROWS, _LABELS), seed=0, settings=TrainingSettings(epochs=10))
     check_description(name)
-    check_settings(name, original)
-    check_records(name, original)
-    check_isolation(name, original)
-    check_repeatability(name, original)
-    check_sources(name)
+    original, records = make_example(METHODS[name].kind)
+    check_settings(name, original, records)
+    check_records(name, original, records)
+    check_isolation(name, original, records)
+    check_repeatability(name, original, records)
+    if METHODS[name].kind in ("any", "classifier"):
+        check_sources(name, records)
+
+
+@cache
+def make_example(kind: str) -> tuple[nn.Module, Records]:
+    """A small trained model, and the records that it is to forget and to retain, for methods of a kind.
+
+    Args:
+        kind: As ``Method.kind``. A table for ``"any"`` and ``"classifier"``; completions, with others to prefer for
+            ``"preferences"``, in a causal language model that knows them by heart.
+
+    Example:
+        >>> model, records = make_example("language")
+        >>> len(records["forget"]), len(records["retain"])
+        (8, 24)
+    """
+    if kind in ("any", "classifier"):
+        settings = TrainingSettings(epochs=10)
+        model: nn.Module = train_classifier(lambda: TabularMLP(4), (_ROWS, _LABELS), seed=0, settings=settings)
+        return model, {"forget": (_ROWS[:8], _LABELS[:8]), "retain": (_ROWS[8:], _LABELS[8:])}
+    torch.manual_seed(0)
+    model = learn_by_heart(TinyLanguageModel())
+    forget: Any = make_completions(8, 1)
+    if kind == "preferences":
+        forget = Preferences(forget, make_completions(8, 3, prompts=forget))
+    return model, {"forget": forget, "retain": make_completions(24, 2)}
 
 
 def check_description(name: str) -> None:
@@ -68,24 +100,24 @@ def check_description(name: str) -> None:
     assert re.fullmatch("#[0-9A-Fa-f]{6}", method.colour), f"{name}.colour must be like #0072B2; got {method.colour!r}"
 
 
-def check_settings(name: str, original: nn.Module) -> None:
+def check_settings(name: str, original: nn.Module, records: Records) -> None:
     """Every setting has a default; values that make no sense, and settings of other methods, are refused."""
     kind: Any = METHODS[name].settings
     assert kind() == kind(**{field.name: field.default for field in fields(kind)}), f"{kind.__name__} needs defaults"
     for bad in ({"epochs": 0}, {"learning_rate": -1.0}, {"seed": -1}, {"batch_size": 0}, {"augment": "crop"}):
         _check_refused(partial(kind, **bad), next(iter(bad)))
-    _check_refused(partial(_unlearn, name, original, UnlearningSettings()), "settings must be")
+    _check_refused(partial(_unlearn, name, original, records, UnlearningSettings()), "settings must be")
 
 
-def check_records(name: str, original: nn.Module) -> None:
-    """Records that the method reads are asked for, and it does without the others."""
+def check_records(name: str, original: nn.Module, records: Records) -> None:
+    """Records that the method reads are asked for, those of another kind refused, and it does without the others."""
     reads = METHODS[name].reads
     for side in reads:
-        _check_refused(partial(_unlearn, name, original, **{side: None}), f"{side} must hold records")
-    _unlearn(name, original, **{side: None for side in _RECORDS if side not in reads})
+        _check_refused(partial(_unlearn, name, original, {**records, side: None}), f"{side} must hold records")
+    _unlearn(name, original, {side: value if side in reads else None for side, value in records.items()})
 
 
-def check_isolation(name: str, original: nn.Module) -> None:
+def check_isolation(name: str, original: nn.Module, records: Records) -> None:
     """The given model and the caller's random streams stay as they were; nothing is printed unless asked for."""
     model = copy.deepcopy(original)
     next(module for module in model.modules() if isinstance(module, nn.Dropout)).train()
@@ -95,7 +127,7 @@ def check_isolation(name: str, original: nn.Module) -> None:
     before = torch.get_rng_state(), np.random.get_state()[1].tolist()  # type: ignore[index]
     screen = _Terminal()
     with redirect_stderr(screen), redirect_stdout(screen):
-        unlearned = _unlearn(name, model)
+        unlearned = _unlearn(name, model, records)
     assert screen.getvalue() == "", f"{name} must print nothing without progress; got {screen.getvalue()!r}"
     assert torch.equal(torch.get_rng_state(), before[0]), f"{name} must leave torch's random stream alone"
     assert np.random.get_state()[1].tolist() == before[1], f"{name} must leave NumPy's random stream alone"  # type: ignore[index]
@@ -108,14 +140,15 @@ def check_isolation(name: str, original: nn.Module) -> None:
     assert not torch.equal(flatten(unlearned), flatten(original)), f"{name} must change the weights"
 
 
-def check_repeatability(name: str, original: nn.Module) -> None:
+def check_repeatability(name: str, original: nn.Module, records: Records) -> None:
     """The seed decides everything: not the caller's random streams, and not the number of threads."""
     method, n_threads = METHODS[name], torch.get_num_threads()
 
     def run(seed: int, batch_size: int | None = None) -> torch.Tensor:
-        return flatten(_unlearn(name, original, method.settings(seed=seed, batch_size=batch_size, epochs=2)))
+        settings = method.settings(seed=seed, batch_size=batch_size, epochs=2)
+        return flatten(_unlearn(name, original, records, settings))
 
-    for batch_size in (None, 16):
+    for batch_size in (None, 6):
         torch.manual_seed(0)
         first = run(1, batch_size)
         torch.manual_seed(1)
@@ -130,15 +163,15 @@ def check_repeatability(name: str, original: nn.Module) -> None:
         torch.set_num_threads(n_threads)
 
 
-def check_sources(name: str) -> None:
+def check_sources(name: str, records: Records) -> None:
     """Datasets and loaders will do for records, and convolutions with batch normalisation for a model."""
     torch.manual_seed(0)
     model = nn.Sequential(
         nn.Unflatten(1, (1, 2, 2)), nn.Conv2d(1, 3, 2), nn.BatchNorm2d(3), nn.Flatten(), nn.Linear(3, 2)
     )
-    forget = DataLoader(TensorDataset(*_RECORDS["forget"]), batch_size=4)
+    forget = DataLoader(TensorDataset(*records["forget"]), batch_size=4)
     settings = METHODS[name].settings(batch_size=26, epochs=1)
-    unlearned = unlearn(name, model, forget=forget, retain=TensorDataset(*_RECORDS["retain"]), settings=settings)
+    unlearned = unlearn(name, model, forget=forget, retain=TensorDataset(*records["retain"]), settings=settings)
     assert torch.isfinite(flatten(unlearned)).all(), f"{name} must leave finite weights"
     assert not torch.equal(flatten(unlearned), flatten(model)), f"{name} must change the weights"
 
@@ -150,7 +183,7 @@ def check_sentences(name: str) -> None:
         >>> check_sentences("fine_tuning")
     """
     torch.manual_seed(0)
-    model = _Guesser()
+    model = TinyLanguageModel()
     forget, retain = _make_sentences(10, 1), _make_sentences(30, 2)
     for batch_size in (8, None):
         settings = METHODS[name].settings(epochs=2, batch_size=batch_size, records_per_epoch=20)
@@ -159,6 +192,43 @@ def check_sentences(name: str) -> None:
         )
         assert torch.equal(first, again), f"{name} must repeat itself on sentences"
         assert not torch.equal(first, flatten(model)), f"{name} must change the weights of a language model"
+
+
+def check_completions(name: str, model: nn.Module | None = None) -> None:
+    """The method unlearns completions with a causal language model: its loss falls, and the given model stays.
+
+    Args:
+        name: Of a method of any kind but ``"classifier"``.
+        model: One that knows the records of ``make_example`` by heart (see ``learn_by_heart``), without dropout; None
+            takes a tiny one.
+
+    Example:
+        >>> check_completions("npo")
+    """
+    method = METHODS[name]
+    known, records = make_example(method.kind if method.kind == "preferences" else "language")
+    original = (known if model is None else model).eval()
+    settings = method.settings(epochs=3, batch_size=8, learning_rate=2e-4)
+    before = flatten(original)
+    first, again = (_unlearn(name, original, records, settings) for _ in range(2))
+    assert torch.equal(flatten(first), flatten(again)), f"{name} must repeat itself on completions"
+    assert torch.equal(flatten(original), before), f"{name} must not change the given language model"
+    assert torch.isfinite(flatten(first)).all(), f"{name} must leave finite weights"
+    if method.make_objective is not None:
+        objective = method.make_objective(original, settings)
+        batches = [records[side].draw(torch.arange(len(records[side]))) for side in method.reads]
+        with torch.no_grad():
+            losses = [objective(student, *batches).item() for student in (original, first)]
+        assert losses[1] < losses[0], f"{name} must lower its own loss; got {losses[0]:.4g}, then {losses[1]:.4g}"
+
+
+def learn_by_heart(model: nn.Module) -> nn.Module:
+    """Train a causal language model of at least 40 tokens on the records of ``make_example``; it ends in eval mode."""
+    forget, retain = make_completions(8, 1), make_completions(24, 2)
+    both = (torch.cat([getattr(forget, name), getattr(retain, name)]) for name in ("input_ids", "labels"))
+    settings = TrainingSettings(epochs=60, learning_rate=1e-2)
+    optimize(model, cross_entropy, {"data": Completions(*both)}, settings)
+    return model.eval()
 
 
 def check_terms(name: str, settings: UnlearningSettings | None = None) -> None:
@@ -178,7 +248,7 @@ def check_terms(name: str, settings: UnlearningSettings | None = None) -> None:
         model.load_state_dict(originals.state_dict(member))
         retain = np.setdiff1d(np.arange(len(features)), forget)
         parts = {side: (features[rows], labels[rows]) for side, rows in (("forget", forget), ("retain", retain))}
-        alone = _unlearn(name, model, settings, **parts).state_dict()
+        alone = _unlearn(name, model, parts, settings).state_dict()
         for key, value in together.state_dict(member).items():
             torch.testing.assert_close(value, alone[key], atol=5e-5, rtol=0, msg=f"{name}.terms: {key} differs")
             assert not torch.equal(value, originals.state_dict(member)[key]), f"{name} must change {key}"
@@ -189,8 +259,7 @@ def flatten(model: nn.Module) -> torch.Tensor:
     return torch.cat([value.detach().float().flatten() for value in model.state_dict().values()])
 
 
-def _unlearn(name: str, model: nn.Module, settings: UnlearningSettings | None = None, **changes: Any) -> nn.Module:
-    records: dict[str, Any] = {**_RECORDS, **changes}
+def _unlearn(name: str, model: nn.Module, records: Records, settings: UnlearningSettings | None = None) -> nn.Module:
     return unlearn(name, model, forget=records["forget"], retain=records["retain"], settings=settings)
 
 
@@ -210,21 +279,49 @@ class _Terminal(io.StringIO):
         return True
 
 
-class _Guesser(nn.Module):
-    """A tiny masked language model."""
+class TinyLanguageModel(nn.Module):
+    """A causal language model of two blocks, each of which adds what it makes of the mean of all tokens so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, width: int = 16) -> None:
         super().__init__()
-        self.words = nn.Embedding(_N_TOKENS, 8)
-        self.norm = nn.LayerNorm(8)
-        self.head = nn.Linear(8, _N_TOKENS)
+        self.config = SimpleNamespace(hidden_size=width)
+        self.words, self.places = nn.Embedding(_N_TOKENS, width), nn.Embedding(_LENGTH, width)
+        self.blocks = nn.ModuleList([_Block(width), _Block(width)])
+        self.norm, self.dropout = nn.LayerNorm(width), nn.Dropout(0.0)
+        self.head = nn.Linear(width, _N_TOKENS)
 
-    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-        words = self.words(input_ids) * attention_mask[:, :, None]
-        logits: torch.Tensor = self.head(self.norm(words + words.mean(dim=1, keepdim=True)))
+    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor | None = None) -> torch.Tensor:
+        """Logits (n, t, n_tokens); there is nothing to mask, since padding follows."""
+        hidden = self.words(input_ids) + self.places.weight[: input_ids.shape[1]]
+        for block in self.blocks:
+            hidden = block(hidden)
+        logits: torch.Tensor = self.head(self.dropout(self.norm(hidden)))
         return logits
 
 
+class _Block(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.net = nn.Sequential(nn.LayerNorm(2 * width), nn.Linear(2 * width, width), nn.GELU())
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        counts = torch.arange(1, hidden.shape[1] + 1, device=hidden.device)[:, None]
+        moved: torch.Tensor = self.net(torch.cat([hidden, hidden.cumsum(1) / counts], dim=2))
+        return hidden + moved
+
+
+def make_completions(n: int, seed: int, prompts: Completions | None = None) -> Completions:
+    """Random prompts of four tokens, or those of other records, with random completions of up to seven and padding."""
+    draw = torch.Generator().manual_seed(seed)
+    ids = torch.randint(4, _N_TOKENS, (n, _LENGTH), generator=draw)
+    if prompts is not None:
+        ids[:, :4] = prompts.input_ids[:, :4]
+    lengths = torch.randint(6, _LENGTH, (n, 1), generator=draw)
+    places = torch.arange(_LENGTH)
+    ids = ids.masked_fill(places >= lengths, 0)
+    return Completions(ids, ids.masked_fill((places < 4) | (places >= lengths), -100))
+
+
 def _make_sentences(n: int, seed: int) -> MaskedSentences:
-    ids = torch.randint(4, _N_TOKENS, (n, 12), generator=torch.Generator().manual_seed(seed))
+    ids = torch.randint(4, _N_TOKENS, (n, _LENGTH), generator=torch.Generator().manual_seed(seed))
     return MaskedSentences(ids, torch.ones_like(ids), mask_id=3, special_ids=(0, 1), vocab_size=_N_TOKENS)

@@ -11,12 +11,12 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset, RandomSampler, TensorDataset, default_collate
 
 from ruler.core.errors import InputError
-from ruler.training.sentences import Completions, MaskedSentences
+from ruler.training.sentences import TokenSource
 from ruler.training.settings import AUGMENTATIONS
 
 Array = npt.NDArray[Any] | torch.Tensor
 
-Source = tuple[Array, Array] | MaskedSentences | Completions | Dataset[Any] | DataLoader[Any]
+Source = tuple[Array, Array] | TokenSource | Dataset[Any] | DataLoader[Any]
 """Records: a pair (X, y), sentences to mask, completions of prompts, a map-style Dataset, or a DataLoader."""
 
 Batch = Any
@@ -61,12 +61,12 @@ class Batches:
         self._generator = torch.Generator().manual_seed(seed)
         self._batch_size, self._n_drawn = batch_size, records_per_epoch
         self._loader: DataLoader[Any] | None = None
-        self._records: _Pair | MaskedSentences | Completions | None = None
+        self._records: _Pair | TokenSource | None = None
         self._whole: Batch = None
         is_dataset = isinstance(source, DataLoader | Dataset) and not isinstance(source, TensorDataset)
-        if augment != "none" and (is_dataset or isinstance(source, MaskedSentences | Completions)):
+        if augment != "none" and (is_dataset or isinstance(source, TokenSource)):
             raise InputError(f"augment must be 'none' unless {name} is a pair (X, y); got {type(source).__name__}.")
-        if isinstance(source, MaskedSentences | Completions):
+        if isinstance(source, TokenSource):
             self._records = source.to(self.device)
         elif is_dataset:
             self._read_dataset(source, name)
@@ -119,7 +119,7 @@ class Batches:
         else:
             yield records.draw(torch.arange(len(records), device=self.device), self._generator)
 
-    def _read_blocks(self, records: "_Pair | MaskedSentences | Completions", order: torch.Tensor) -> Iterator[Batch]:
+    def _read_blocks(self, records: "_Pair | TokenSource", order: torch.Tensor) -> Iterator[Batch]:
         """Draw many batches at once and hand them out as slices: on a GPU each small draw costs a launch."""
         size = self._batch_size or len(order)
         stride = size

@@ -186,6 +186,55 @@ class Completions:
         return {"input_ids": self.input_ids[rows], ASKED: self._places[rows]}, self._asked[rows]
 
 
+class Preferences:
+    """A source of records with two completions per prompt, of which the model is to prefer one.
+
+    Args:
+        dispreferred: The completions to forget.
+        preferred: As many records, in the same order: the same prompts with what should be said instead.
+
+    Raises:
+        InputError: Not as many of both.
+
+    Example:
+        >>> said = Completions(torch.tensor([[7, 8, 9]]), torch.tensor([[-100, -100, 9]]))
+        >>> wanted = Completions(torch.tensor([[7, 8, 3, 4]]), torch.tensor([[-100, -100, 3, 4]]))
+        >>> inputs, labels, (other, other_labels) = Preferences(said, wanted).draw(torch.tensor([0]))
+        >>> labels.tolist(), other_labels.tolist()
+        ([[9, -100]], [[3, 4, -100]])
+    """
+
+    def __init__(self, dispreferred: Completions, preferred: Completions) -> None:
+        if len(dispreferred) != len(preferred):
+            raise InputError(
+                f"preferred must hold one record per dispreferred one, {len(dispreferred)}; got {len(preferred)}. "
+                "Pair them by row."
+            )
+        self.dispreferred, self.preferred = dispreferred, preferred
+
+    def __len__(self) -> int:
+        return len(self.dispreferred)
+
+    @property
+    def n_elements(self) -> int:
+        """Numbers per record."""
+        return self.dispreferred.n_elements + self.preferred.n_elements
+
+    def to(self, device: torch.device) -> "Preferences":
+        """The same records on a device."""
+        return Preferences(self.dispreferred.to(device), self.preferred.to(device))
+
+    def draw(
+        self, rows: torch.Tensor, generator: torch.Generator | None = None
+    ) -> tuple[dict[str, torch.Tensor], torch.Tensor, tuple[dict[str, torch.Tensor], torch.Tensor]]:
+        """Records by row: inputs and labels of the dispreferred completions, and a pair of those of the preferred."""
+        return (*self.dispreferred.draw(rows), self.preferred.draw(rows))
+
+
+TokenSource = MaskedSentences | Completions | Preferences
+"""Records whose tokens are asked for, rather than one label per record."""
+
+
 def locate_asked(labels: torch.Tensor, *, at_least: int = 1) -> tuple[torch.Tensor, torch.Tensor]:
     """Labels (n, t) of all tokens -> places (n, a) that hold all that are asked for, in order, and their labels.
 

@@ -51,4 +51,6 @@ BAD_TEACHER = Method(
     reads=("retain", "forget"),
     make_objective=make_objective,
     terms=_list_terms,
+    formula="alpha [CE(retain) + KL(retain)] + (1 - alpha) KL(forget), teacher: a random model",
+    source="Chundawat et al. 2023",
 )

@@ -31,4 +31,6 @@ FINE_TUNING = Method(
     reads=("retain",),
     make_objective=make_objective,
     terms=lambda settings: Terms(retain=(1.0, 0.0)),
+    formula="CE(retain)",
+    source="Golatkar et al. 2020",
 )

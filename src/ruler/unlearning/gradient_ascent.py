@@ -33,4 +33,6 @@ GRADIENT_ASCENT = Method(
     reads=("forget",),
     make_objective=make_objective,
     terms=lambda settings: Terms(forget=(-1.0, 0.0)),
+    formula="-CE(forget)",
+    source="Golatkar et al. 2020",
 )

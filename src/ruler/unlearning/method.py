@@ -1,8 +1,9 @@
 """The shape of an unlearning method. Needs no torch, so that tables and study files can name methods without it."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, Literal, TypeVar
+from dataclasses import dataclass, field
+from itertools import product
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from ruler.core.checks import check_number
 from ruler.core.errors import InputError
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from ruler.training.steps import Objective
 
 Side = Literal["retain", "forget"]
+Kind = Literal["any", "classifier", "language", "preferences"]
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,16 @@ class UnlearningSettings(TrainingSettings):
             raise InputError(
                 f"augment must be 'none' in unlearning; got {self.augment!r}. Methods see records as they are."
             )
+
+
+@dataclass(frozen=True)
+class LanguageSettings(UnlearningSettings):
+    """How methods for language models are run: the rate, epochs and batch of their public code (open-unlearning)."""
+
+    learning_rate: float = 1e-5
+    batch_size: int | None = 32
+    weight_decay: float = 0.01
+    optimizer: str = "adamw"
 
 
 S = TypeVar("S", bound=UnlearningSettings)
@@ -76,6 +88,12 @@ class Method(Generic[S]):
         terms: The same loss as weights, for many small models at once; None if it is no such sum.
         short: Abbreviation for an axis; by default the title.
         colour: In figures.
+        kind: What records it is for: ``"classifier"`` for labelled ones, ``"language"`` for those with a label per
+            token (``Completions``, ``MaskedSentences``), ``"preferences"`` for ``Preferences`` to forget, or ``"any"``.
+        formula: The loss in one line, for tables.
+        source: Who proposed it, and whose settings are the defaults.
+        grid: Settings that are worth trying, by name: every combination is one choice, to be made on retain records
+            alone. Empty where nothing is to be chosen.
 
     Example:
         >>> from dataclasses import replace
@@ -93,6 +111,10 @@ class Method(Generic[S]):
     terms: Callable[[S], Terms] | None = None
     short: str = ""
     colour: str = "#444444"
+    kind: Kind = "any"
+    formula: str = ""
+    source: str = ""
+    grid: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if (self.make_objective is None) == (self.edit is None):
@@ -104,6 +126,20 @@ class Method(Generic[S]):
                 f"settings must be a subclass of UnlearningSettings; got {self.settings!r}. Give the class itself."
             )
         object.__setattr__(self, "short", self.short or self.title)
+
+    def list_choices(self, **changes: Any) -> tuple[S, ...]:
+        """The settings of every combination of ``grid``, with the given ones changed in all of them.
+
+        Example:
+            >>> from ruler.unlearning import METHODS
+            >>> [choice.learning_rate for choice in METHODS["npo"].list_choices(epochs=5)]
+            [1e-05, 2e-05, 5e-05]
+        """
+        names = list(self.grid)
+        return tuple(
+            self.settings(**{**dict(zip(names, values, strict=True)), **changes})
+            for values in product(*self.grid.values())
+        )
 
     def check_settings(self, settings: UnlearningSettings | None) -> S:
         """The settings if they are this method's; None gives the defaults.

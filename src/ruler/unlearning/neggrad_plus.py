@@ -47,4 +47,6 @@ NEGGRAD_PLUS = Method(
     reads=("retain", "forget"),
     make_objective=make_objective,
     terms=lambda settings: Terms(retain=(settings.retain_weight, 0.0), forget=(settings.retain_weight - 1.0, 0.0)),
+    formula="alpha CE(retain) - (1 - alpha) CE(forget)",
+    source="Kurmanji et al. 2023",
 )

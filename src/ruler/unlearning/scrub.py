@@ -52,4 +52,6 @@ SCRUB = Method(
     reads=("retain", "forget"),
     make_objective=make_objective,
     terms=_list_terms,
+    formula="alpha [CE(retain) + KL(retain)] - (1 - alpha) KL(forget), teacher: the original",
+    source="Kurmanji et al. 2023",
 )

@@ -2,6 +2,7 @@
 
 import math
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -46,3 +47,20 @@ def test_nan_needs_a_reason():
     found = average_records(np.array([np.nan, np.nan]), why_none="Nothing counts.")
     assert math.isnan(found.value)
     assert found.reason == "Nothing counts."
+
+
+def write_row(name, peer):
+    low, high = (f"{end:g}".replace("-inf", "\u2212\u221e").replace("inf", "\u221e") for end in peer.range)
+    needs = ", ".join(f"`{need}`" for need in peer.needs)
+    end = {1: "high", -1: "low", 0: "not about it"}[peer.knowledge]
+    null = "" if math.isnan(peer.null) else f"{peer.null:g}"
+    return f"| `{name}` | {peer.question} | {needs} | {low} to {high} | {end} | {null} | {peer.source} |"
+
+
+def test_page_lists_every_metric_and_need():
+    page = (Path(__file__).parents[3] / "docs" / "peers.md").read_text(encoding="utf-8")
+    rows = [write_row(name, peer) for name, peer in OWN.items()]
+    missing = [row for row in rows if row not in page]
+    assert not missing, "docs/peers.md lacks:\n" + "\n".join(missing)
+    for need, words in NEEDS.items():
+        assert f"| `{need}` | {words} |" in page

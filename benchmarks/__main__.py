@@ -7,7 +7,8 @@ from ruler.core.errors import RulerError
 from ruler.core.registry import Registry
 
 BENCHMARKS = Registry(
-    "benchmark", {name: name for name in ("peers", "cuda", "document", "precision", "scaling", "shards", "studies")}
+    "benchmark",
+    {name: name for name in ("peers", "cuda", "document", "faithfulness", "precision", "scaling", "shards", "studies")},
 )
 
 

@@ -3,11 +3,11 @@
 import pytest
 
 from ruler.core.errors import InputError, UnknownNameError
-from ruler.experiment.studies import STUDIES, choose_studies, narrow_studies, shrink_studies
+from ruler.experiment.studies import BEYOND_PAPER, STUDIES, choose_studies, narrow_studies, shrink_studies
 
 
-def test_all_is_every_study_with_the_primary_first() -> None:
-    assert [study.name for study in choose_studies("all")] == list(STUDIES)
+def test_all_is_every_study_of_the_paper_with_the_primary_first() -> None:
+    assert [study.name for study in choose_studies("all")] == [name for name in STUDIES if name not in BEYOND_PAPER]
     assert next(iter(STUDIES)) == "primary"
 
 

@@ -60,7 +60,26 @@ def test_every_record_is_drawn_once_per_epoch():
     batches = list(Batches(Completions(tokens, labels), make_llama(), batch_size=3))
     drawn = torch.cat([inputs["input_ids"] for inputs, _ in batches])
     assert sorted(drawn.tolist()) == sorted(tokens.tolist())
-    assert [len(asked) for _, asked in batches] == [3, 3, 1]
+    assert sorted(len(asked) for _, asked in batches) == [1, 3, 3]
+
+
+def test_batches_are_cut_behind_their_longest_completion():
+    generator = torch.Generator().manual_seed(0)
+    ends = torch.randint(10, 100, (300, 1), generator=generator)
+    tokens = torch.randint(1, VOCABULARY, (300, 128), generator=generator)
+    places = torch.arange(128)
+    labels = tokens.where((places < ends) & (places >= ends - 6), NOT_ASKED)
+    batches = list(Batches(Completions(tokens, labels), make_llama(), batch_size=8, seed=3))
+    model = make_llama().eval()
+    whole = Completions(tokens, labels).draw(torch.arange(300))
+    n_asked = [(asked != NOT_ASKED).sum() for _, asked in batches]
+    assert sum(n_asked) == 300 * 6
+    assert {inputs["input_ids"].shape[1] for inputs, _ in batches} == {32, 64, 96, 128}
+    with torch.no_grad():
+        total = sum(cross_entropy(model, batch) * n for batch, n in zip(batches, n_asked, strict=True))
+        torch.testing.assert_close(total / sum(n_asked), cross_entropy(model, whole))
+    again = list(Batches(Completions(tokens, labels), make_llama(), batch_size=8, seed=3))
+    assert all(one[0]["input_ids"].equal(other[0]["input_ids"]) for one, other in zip(batches, again, strict=True))
 
 
 @pytest.mark.parametrize(

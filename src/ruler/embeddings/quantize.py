@@ -1,7 +1,7 @@
 """A model whose weights were stored in four bits: what quantisation makes of it."""
 
 import copy
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ruler.core.checks import check_number
 from ruler.core.errors import InputError
@@ -48,7 +48,7 @@ def quantize_model(model: "nn.Module", *, block: int = BLOCK) -> "nn.Module":
     """
     torch = load_optional("torch", "quantising a model")
     check_number(block, "block", minimum=1, is_whole=True)
-    rounded = copy.deepcopy(model)
+    rounded: Any = copy.deepcopy(model)
     head = rounded.get_output_embeddings() if hasattr(rounded, "get_output_embeddings") else None
     layers = [
         layer
@@ -60,7 +60,8 @@ def quantize_model(model: "nn.Module", *, block: int = BLOCK) -> "nn.Module":
     with torch.no_grad():
         for layer in layers:
             layer.weight.copy_(round_to_nf4(layer.weight, block))
-    return rounded
+    quantized: nn.Module = rounded
+    return quantized
 
 
 def round_to_nf4(weights: "torch.Tensor", block: int = BLOCK) -> "torch.Tensor":

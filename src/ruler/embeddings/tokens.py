@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from ruler.embeddings.causal import CausalParts, TokenBatch
 
 Precision = Literal["float32", "bfloat16"]
+HEAD_INPUT = "head"
+"""The layer name of the states that the vocabulary head reads: behind the final norm."""
 _TOLERATED_LENS = 0.05  # nats, mean over tokens; bfloat16 rounds states that are stored and read again
 
 
@@ -45,8 +47,8 @@ def read_tokens(
             -100 except on completion tokens. Nothing stands before the first token of a record, so it is never asked.
         moments: Also read mean and standard deviation of log p over each place's distribution.
         lens: Also read each block's states through the final norm and head.
-        hidden: Also keep the states that leave each block: their mean over the places that predict a completion token,
-            or the last such place.
+        hidden: Also keep the states that leave each block, and those that the head reads ("head"): their mean over the
+            places that predict a completion token, or the last such place.
         precision: "bfloat16" computes under autocast; "float32" as the weights are stored, without TF32.
         batch_tokens: Tokens per forward pass, padding included.
         device: Where to run; by default where the model is.
@@ -77,7 +79,7 @@ def read_tokens(
         for batch in track(batches, "reading tokens", n_items=len(batches), is_shown=progress):
             placed = batch.placed(run_device)
             found.append(_read_batch(parts, placed, moments=moments, lens=lens, hidden=hidden))
-        names = list(parts.blocks)
+        names = [*parts.blocks, HEAD_INPUT]
         scores = torch.cat([one for one, _, _ in found], dim=1).double().cpu().numpy()  # (kinds, all tokens)
         lenses = torch.cat([one for _, one, _ in found], dim=1).double().cpu().numpy() if lens else []
         states = torch.cat([one for _, _, one in found], dim=1).cpu().numpy() if hidden else []
@@ -144,20 +146,25 @@ def _read_batch(
     def score(logits: "Tensor", rows: slice) -> "Tensor":
         return score_logits(logits, batch.targets[rows], moments=moments)
 
-    def see(_: str, states: "Tensor") -> None:
-        asked = states[batch.rows, batch.places]  # (m, p)
+    def keep(asked: "Tensor") -> None:
         if hidden == "mean":
             vectors.append(batch.average(asked))
         elif hidden == "last":
             is_last = torch.cat([batch.rows[1:] != batch.rows[:-1], torch.ones_like(batch.rows[:1]) == 1])
             vectors.append(asked[is_last.nonzero()[:, 0]].float())
+
+    def see(_: str, states: "Tensor") -> None:
+        asked = states[batch.rows, batch.places]  # (m, p)
+        keep(asked)
         if lens:
             final = asked if parts.norm is None else parts.norm(asked)
             lenses.append(parts.map_logits(final, lambda logits, rows: score_logits(logits, batch.targets[rows])[:, 0]))
 
     with parts.watch(see) if lens or hidden else nullcontext():
         final = parts.run_trunk(batch.tokens)
-    scores = parts.map_logits(final[batch.rows, batch.places], score)
+    asked = final[batch.rows, batch.places]
+    keep(asked)
+    scores = parts.map_logits(asked, score)
     if lens and float((lenses[-1] - scores[:, 0]).abs().mean()) > _TOLERATED_LENS:
         raise InputError(
             f"model must read its last block through one norm and its head; {type(parts.model).__name__} does not, so "

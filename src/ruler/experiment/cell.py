@@ -32,7 +32,7 @@ class Workplace:
         models: Folder of trained models; None takes the cache.
         checkpoints: Folder of published checkpoints, for imported models.
         device: ``cpu`` or ``cuda``; the engine protocol runs on a CPU alone.
-        language_model: Folder of the clinical study's pretrained model; None looks for one.
+        language_model: Folder of the pretrained model for texts and prompts; None looks for one.
     """
 
     models: Path | None = None

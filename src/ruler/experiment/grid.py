@@ -18,7 +18,14 @@ _LATER_FIELDS = ("architecture", "forget_choice", "precision", "size")
 """Absent from the key at their defaults, so that rows from before these fields existed stay finished."""
 
 _TRAINING_EPOCHS, _UNLEARNING_EPOCHS = 50, 10
-_STEP_COST = {"residual_mlp": 2, "ft_transformer": 10, "small_cnn": 4, "resnet18": 40, "bert_mlm": 100}
+_STEP_COST = {
+    "residual_mlp": 2,
+    "ft_transformer": 10,
+    "small_cnn": 4,
+    "resnet18": 40,
+    "bert_mlm": 100,
+    "causal_lm": 400,
+}
 """Relative cost per record of a training step; that of the tabular MLP is 1."""
 
 _CHOSEN_FRACTION = 0.1
@@ -130,7 +137,7 @@ def list_cells(study: StudySettings) -> tuple[Cell, ...]:
     Example:
         >>> from ruler.experiment.studies import STUDIES
         >>> [len(list_cells(study)) for study in STUDIES.values()]
-        [1800, 900, 450, 300, 1200, 3000, 210, 210, 135, 135]
+        [1800, 900, 450, 300, 1200, 3000, 210, 210, 135, 135, 330]
     """
     cells = []
     # The references of one choice that is not random show what it does, so such a choice has one fraction.

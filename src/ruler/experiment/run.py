@@ -4,7 +4,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ruler.core.errors import InputError, WriteError
 from ruler.core.files import writing_safely
@@ -16,8 +18,13 @@ from ruler.experiment.grid import Cell, Job, group_jobs, list_cells, subtract
 from ruler.experiment.settings import DEVICES, PAPER_FORGET_SEED, StudySettings, add_studies
 from ruler.experiment.store import ResultStore
 
+if TYPE_CHECKING:
+    from ruler.models.bert_mlm import LanguageModel
+
 RESULTS_FILE, STUDY_FILE, LOCK_FILE = "results.sqlite", "study.toml", ".running.lock"
 _LOOK_EVERY_S = 1.0
+_RESOLVERS = {"text": "bert_mlm:resolve_language_model", "prompts": "causal_lm:resolve_causal_model"}
+"""Kinds of data that a pretrained model reads, and what finds it: ``module:function`` of `ruler.models`."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +37,7 @@ class RunSettings:
         device: ``cpu`` or ``cuda``.
         models: Folder of trained models; None takes the cache.
         checkpoints: Folder of published checkpoints, for studies of imported models.
-        language_model: Folder or hub name of the clinical study's pretrained model; None looks for one.
+        language_model: Folder or hub name of the pretrained model for texts and prompts; None looks for one.
     """
 
     out: Path
@@ -109,16 +116,17 @@ def run_studies(
     """
     started_s = time.monotonic()
     cells = tuple(cell for study in studies for cell in list_cells(study))
-    if settings.language_model is not None and not any(DATASETS[cell.dataset].kind == "text" for cell in cells):
-        raise InputError("language_model must be omitted for studies without texts; got one. Only clinical reads it.")
+    if settings.language_model is not None and not any(DATASETS[cell.dataset].kind in _RESOLVERS for cell in cells):
+        raise InputError(
+            "language_model must be omitted for studies without texts; got one. Only clinical and tofu read it."
+        )
     with _holding(settings.out), ResultStore(settings.out / RESULTS_FILE) as store:
         store.check_variant(cells)
         pending = subtract(cells, store.list_finished())
         asked = pending if settings.language_model is None else cells
-        if any(DATASETS[cell.dataset].kind == "text" for cell in asked):
-            from ruler.models.bert_mlm import resolve_language_model
-
-            store.check_language_model(resolve_language_model(settings.language_model).description)
+        for kind in sorted(_RESOLVERS.keys() & {DATASETS[cell.dataset].kind for cell in asked}):
+            of_kind = sorted({cell.dataset for cell in asked if DATASETS[cell.dataset].kind == kind})
+            store.check_language_model(_resolve_model(kind, settings.language_model).description, of_kind)
         jobs = group_jobs(pending)
         gather_inputs({job.cells[0].dataset for job in jobs}, settings.language_model)
         add_studies(studies, settings.out / STUDY_FILE)
@@ -168,15 +176,26 @@ def gather_inputs(datasets: Iterable[str], language_model: str | None = None) ->
         InputError: Faces without gender, which no home publishes.
     """
     wanted = [DATASETS[key] for key in sorted(set(datasets))]
-    if any(entry.kind == "text" for entry in wanted):
+    kinds = {entry.kind for entry in wanted}
+    if "text" in kinds:
         from ruler.models.bert_mlm import check_language_model
 
         check_language_model(language_model)
+    if "prompts" in kinds:
+        from ruler.models.causal_lm import load_causal_language_model
+
+        load_causal_language_model(_resolve_model("prompts", language_model).folder)
     for entry in wanted:
         if isinstance(entry, FaceSet):
             check_gender(entry)
         elif locate(entry).place == "to download":
             fetch_dataset(entry.key, progress=True)
+
+
+def _resolve_model(kind: str, name: str | None) -> "LanguageModel":
+    module, _, function = _RESOLVERS[kind].partition(":")
+    found: LanguageModel = getattr(import_module(f"ruler.models.{module}"), function)(name)  # needs transformers
+    return found
 
 
 class _Watch:

@@ -21,6 +21,11 @@ APPROXIMATE_METHODS = ("gradient_ascent", "neggrad_plus", "fine_tuning", "scrub"
 ENGINES = ("protocol", "ensemble")
 """Of the tabular studies; the diagnostic ones have an engine of their own, ``diagnostic``."""
 ALL_METHODS = (*APPROXIMATE_METHODS, "bad_teacher")
+LANGUAGE_METHODS = (
+    *("gradient_ascent", "gradient_difference", "npo", "simnpo", "idk_dpo", "rmu", "undial", "wga"),
+    *("neggrad_plus", "fine_tuning"),
+)
+"""Of the studies of causal language models."""
 PRECISIONS = ("float32", "bfloat16")
 DEVICES: Registry[None] = Registry("device", {"cpu": None, "cuda": None})
 _CHOICES = {

@@ -67,6 +67,7 @@ _DIAGNOSTIC = {
     "model": "TEXT",
     **_CONTROLS,
     **_AUDIT,
+    **dict.fromkeys(("layers", "peers"), "TEXT"),
 }
 """Later columns: a file that lacks some of them gets them when it is opened."""
 _PROVENANCE = {
@@ -322,15 +323,20 @@ class ResultStore:
                     f"and a run of {_name(wanted[study])} models. Name another folder with --out."
                 )
 
-    def check_language_model(self, name: str) -> None:
+    def check_language_model(self, name: str, datasets: Sequence[str] | None = None) -> None:
         """A file holds texts in one pretrained model, so that no table mixes two.
+
+        Args:
+            name: Of the model of this run.
+            datasets: That it reads; None for all.
 
         Raises:
             InputError: The file has rows of another.
         """
-        query = "SELECT DISTINCT version, engine, model FROM results WHERE model IS NOT NULL"
-        for version, engine, found in self._ask(query):
-            if version == CELL_VERSIONS.get(engine, 1) and found != name:
+        query = "SELECT DISTINCT version, engine, dataset, model FROM results WHERE model IS NOT NULL"
+        for version, engine, dataset, found in self._ask(query):
+            is_asked = datasets is None or dataset in datasets
+            if is_asked and version == CELL_VERSIONS.get(engine, 1) and found != name:
                 raise InputError(
                     f"{self.path} must hold texts in one language model; got rows of {found} and a run of {name}. "
                     "Name that model with --language-model, or another folder with --out."

@@ -115,7 +115,7 @@ def resolve_language_model(name: str | Path | None = None) -> LanguageModel:
     if name is not None and (Path(name).expanduser().exists() or str(name).count("/") != 1):
         folder = Path(name).expanduser()
         check_folder(folder)
-        return LanguageModel(folder, f"{folder.resolve().name} ({_hash_files(folder.resolve())})")
+        return LanguageModel(folder, f"{folder.resolve().name} ({hash_folder(folder.resolve())})")
     wanted = CLINICAL_MODEL if name is None else str(name)
     if (found := find_hub_model(wanted)) is not None:
         return LanguageModel(found, wanted)
@@ -129,7 +129,7 @@ def resolve_language_model(name: str | Path | None = None) -> LanguageModel:
 
 
 @lru_cache
-def _hash_files(folder: Path) -> str:
+def hash_folder(folder: Path) -> str:
     """Eight digits of the config and weights, which tell apart models in folders of the same name."""
     digest = hashlib.sha256()
     for file in (folder / "config.json", *sorted(folder.glob("*.safetensors"))):

@@ -11,7 +11,7 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset, RandomSampler, TensorDataset, default_collate
 
 from ruler.core.errors import InputError
-from ruler.training.sentences import TokenSource
+from ruler.training.sentences import Completions, TokenSource
 from ruler.training.settings import AUGMENTATIONS
 
 Array = npt.NDArray[Any] | torch.Tensor
@@ -113,7 +113,10 @@ class Batches:
             yield self._whole
         elif self._batch_size is not None or self._n_drawn is not None:
             order = torch.randperm(len(records), generator=self._generator)[: self._n_drawn]
-            yield from self._read_blocks(records, order.to(self.device))
+            if isinstance(records, Completions):
+                yield from records.split(order, self._batch_size or len(order), self._generator)
+            else:
+                yield from self._read_blocks(records, order.to(self.device))
         elif isinstance(records, _Pair) and records.is_mirrored is None:
             yield records.tensors  # the same object in every epoch: objectives may keep what they made of it
         else:

@@ -1,6 +1,6 @@
 """Tokenised texts -> language modelling: hidden tokens of a sentence, or the completion of a prompt, are asked for."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,8 @@ ASKED = "asked"
 """Among a model's inputs, the (n, a) places of the tokens that are asked for."""
 
 _SLOTS = 8  # places per sentence come in multiples of this, so that batches have few shapes
+_WIDTH = 32  # tokens: batches are cut to multiples of this
+_WINDOW = 16  # batches whose records are sorted by length among themselves
 _SHARE_MASKED, _SHARE_REPLACED = 0.8, 0.1  # of the asked tokens; the rest stand as they are (Devlin et al. 2019)
 
 
@@ -160,6 +162,14 @@ class Completions:
                 f"got {n_empty} without a completion and {n_bare} without a prompt."
             )
         self._places, self._asked = locate_asked(self.labels[:, 1:])
+        ends = (is_asked * torch.arange(1, shape[1] + 1, device=is_asked.device)).amax(1).cpu()
+        self._widths = (-(-ends // _WIDTH) * _WIDTH).clamp(max=shape[1])  # what follows a completion is never read
+        n_asked = is_asked.sum(1).cpu()
+        # so many places for all records of a width: batches have few shapes, which captured steps need
+        self._n_places = {
+            width: -(-int(n_asked[self._widths <= width].max()) // _SLOTS) * _SLOTS
+            for width in sorted(set(self._widths.tolist()))
+        }
 
     def __len__(self) -> int:
         return len(self.input_ids)
@@ -184,6 +194,29 @@ class Completions:
         """
         rows = rows.to(self.input_ids.device)
         return {"input_ids": self.input_ids[rows], ASKED: self._places[rows]}, self._asked[rows]
+
+    def split(
+        self, order: torch.Tensor, size: int, generator: torch.Generator
+    ) -> Iterator[tuple[dict[str, torch.Tensor], torch.Tensor]]:
+        """Batches of records that are about equally long, cut where the longest ends.
+
+        Records are drawn in ``order``; every sixteen batches are sorted by length among themselves, and handed out in
+        random order.
+
+        Args:
+            order: (m,) record numbers, on the CPU.
+            size: Records per batch.
+            generator: On the CPU.
+        """
+        for window in torch.split(order, _WINDOW * size):
+            window = window[self._widths[window].argsort(stable=True)]
+            parts = torch.split(window, size)
+            for part in torch.randperm(len(parts), generator=generator).tolist():
+                width = int(self._widths[parts[part]].max())
+                inputs, asked = self.draw(parts[part])
+                n_places = min(self._n_places[width], asked.shape[1])
+                cut = {"input_ids": inputs["input_ids"][:, :width], ASKED: inputs[ASKED][:, :n_places]}
+                yield cut, asked[:, :n_places]
 
 
 class Preferences:

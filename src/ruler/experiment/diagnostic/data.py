@@ -13,14 +13,17 @@ from ruler.core.errors import InputError
 from ruler.core.types import IndexArray, Partition
 from ruler.data import (
     DATASETS,
+    Prompts,
     load_faces,
     load_images,
+    load_prompts,
     load_tabular,
     load_texts,
     partition_groups,
     partition_rows,
     sample_rows,
     split,
+    split_prompts,
 )
 
 Array = npt.NDArray[Any]
@@ -32,6 +35,10 @@ SPLIT_SEED = 999
 SMOKE_ROWS, SMOKE_IMAGES, SMOKE_PEOPLE = 600, 96, 12
 SMOKE_SIDE = 8  # pixels: a smoke run also takes every fourth pixel or so
 SMOKE_DOCUMENTS, SMOKE_HELD_OUT_DOCUMENTS, SMOKE_SENTENCES, SMOKE_TOKENS = 12, 4, 4, 16  # sentences: of each
+SMOKE_GROUPS = 8
+PROMPT_FORM = "Question: {prompt}\nAnswer: {completion}"
+MOST_PROMPT_TOKENS = 512
+N_HELD_OUT_GROUPS = 40  # twice the largest set of TOFU: the control is compared author by author, and few say little
 MOST_TOKENS = 64  # the paper allows 128; 0.5% of these sentences have more than 64
 
 
@@ -67,6 +74,25 @@ class Language:
 
 
 @dataclass(frozen=True, eq=False)
+class Completing:
+    """What a causal language model is asked for.
+
+    Args:
+        folder: Of the pretrained model.
+        description: Its name, for the results.
+        labels: (n, n_tokens) the inputs on tokens of completions, -100 elsewhere.
+        prompts: The records themselves, in the same order.
+        sets: The groups that the dataset's authors propose to forget, set by set.
+    """
+
+    folder: Path
+    description: str
+    labels: Array
+    prompts: Prompts
+    sets: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, eq=False)
 class DiagnosticData:
     """Records as a model takes them; training records first, held-out ones after them.
 
@@ -77,7 +103,7 @@ class DiagnosticData:
         n_train: How many of the records are for training.
         n_classes: Columns of the logits; for texts the size of the vocabulary.
         scale: A forget fraction counts all records of the dataset: training records times this number.
-        language: Of texts: their model, its vocabulary, and sentences that no study uses.
+        language: Of texts: their model, its vocabulary, and sentences that no study uses; of prompts: what is asked.
     """
 
     inputs: Array
@@ -86,7 +112,7 @@ class DiagnosticData:
     n_train: int
     n_classes: int
     scale: float = 1.0
-    language: Language | None = None
+    language: Language | Completing | None = None
 
     @cached_property
     def distinct(self) -> tuple[Array, IndexArray]:
@@ -101,11 +127,18 @@ class DiagnosticData:
     def cut(self, fraction: float, seed: int, choice: Any) -> Partition:
         """The training records to forget and to retain.
 
+        Where the dataset's authors propose a set of as many groups as the fraction of all groups gives, it is that set.
+
         Raises:
             InputError: As many as are trained on, or more.
         """
         if self.groups is None:
             return partition_rows(self.n_train, fraction, seed=seed)
+        if isinstance(self.language, Completing):
+            n_wanted = round(fraction * len(np.unique(self.groups)))
+            for names in self.language.sets:
+                if len(names) == n_wanted:
+                    return partition_groups(self.groups[: self.n_train], names)
         if fraction * self.scale >= 1:
             raise InputError(
                 f"forget fraction must be below {1 / self.scale:.3g}, the share of records that are trained on; "
@@ -126,6 +159,8 @@ def load_data(dataset: str, size: str = "full", language_model: str | None = Non
     kind = DATASETS[dataset].kind
     if kind == "text":
         return _load_texts(dataset, size, language_model)
+    if kind == "prompts":
+        return _load_prompts(dataset, size, language_model)
     return {"table": _load_table, "images": _load_images, "faces": _load_faces}[kind](dataset, size)
 
 
@@ -214,6 +249,43 @@ def _load_texts(dataset: str, size: str, language_model: str | None) -> Diagnost
         n_classes=vocabulary.size,
         language=Language(folder, description, vocabulary, tokens[len(order) :]),
     )
+
+
+def _load_prompts(dataset: str, size: str, language_model: str | None) -> DiagnosticData:
+    from ruler.core.readers.pretrained import load_tokenizer
+    from ruler.embeddings.prompts import encode_prompts  # needs torch
+    from ruler.models.causal_lm import resolve_causal_model  # needs transformers
+
+    folder, description = resolve_causal_model(language_model)
+    prompts = load_prompts(dataset)
+    sets = tuple(prompts.forget_sets.values())
+    largest = max(sets, key=len)
+    n_others = len(np.unique(prompts.groups)) - len(largest)
+    parts = split_prompts(prompts, largest, n_held_out=min(N_HELD_OUT_GROUPS, n_others // 2), seed=SPLIT_SEED)
+    sides = [parts.retain, parts.forget, parts.held_out]
+    if size == "smoke":
+        sides = [_take_few(side) for side in sides]
+    place = {name: row for row, name in enumerate(prompts.ids.tolist())}
+    texts = prompts.select([place[name] for side in sides for name in side.ids.tolist()])
+    tokens = encode_prompts(
+        load_tokenizer(folder), texts.prompts, texts.completions, form=PROMPT_FORM, max_tokens=MOST_PROMPT_TOKENS
+    )
+    return DiagnosticData(
+        inputs=tokens["input_ids"].numpy(),
+        labels=None,
+        groups=np.asarray(texts.groups),
+        n_train=len(sides[0]) + len(sides[1]),
+        n_classes=0,
+        scale=len(texts) / (len(sides[0]) + len(sides[1])),
+        language=Completing(folder, description, tokens["labels"].numpy(), texts, sets),
+    )
+
+
+def _take_few(side: Prompts) -> Prompts:
+    """A few records of a few groups."""
+    names, first = np.unique(side.groups, return_index=True)
+    few = names[np.argsort(first)][:SMOKE_GROUPS]
+    return side.select(np.concatenate([np.flatnonzero(side.groups == name)[:SMOKE_SENTENCES] for name in few]))
 
 
 def tokenize(sentences: Sequence[str], folder: Path, most_tokens: int) -> tuple[npt.NDArray[np.int64], Vocabulary]:

@@ -1,14 +1,18 @@
 """The engine of the diagnostic studies: any architecture in mini batches, measured as in the paper and audited."""
 
+import json
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ruler.auditing import AuditSettings, audit_evidence, gather_evidence
 from ruler.auditing.contrasts import OWN
+from ruler.core.arithmetic import similarity_of_unit_rows
 from ruler.core.types import Embeddings, IndexArray, Partition
 from ruler.experiment.cell import (
     BASELINE_ROWS,
@@ -19,14 +23,19 @@ from ruler.experiment.cell import (
     Workplace,
     divide_by_norms,
 )
-from ruler.experiment.diagnostic.data import load_data
+from ruler.experiment.diagnostic.data import Completing, load_data
 from ruler.experiment.diagnostic.groups import compare_with_placebos, find_group_neighbors
 from ruler.experiment.diagnostic.trainers import ClassifierTrainer, ModelOutputs, Trainer
 from ruler.experiment.grid import Cell, Job
 from ruler.metrics.outputs import balance_membership
 from ruler.metrics.paper import rank_within
+from ruler.metrics.peers import measure_peers
 from ruler.neighbors import find_neighbors
+from ruler.stats.auc import measure_effect
 from ruler.training.checkpoints import CheckpointStore
+
+if TYPE_CHECKING:
+    from torch import nn
 
 AUDITED_ROWS = 5000
 """Most retain, and most held-out, records without groups that an audit within a study reads: a random draw of them."""
@@ -52,9 +61,13 @@ class AuditableModel(MeasuredModel):
 
     Args:
         sides: Forget, retain and held-out records with their losses, labels and groups.
+        layers: Forget and held-out records by layer, where all layers were read.
+        given: What peers' metrics are computed from, for language models.
     """
 
     sides: tuple[Embeddings, ...]
+    layers: Mapping[str, tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]] = field(default_factory=dict)
+    given: Mapping[str, Any] = field(default_factory=dict)
 
 
 class DiagnosticEngine:
@@ -70,7 +83,11 @@ class DiagnosticEngine:
         self._device = workplace.device
         self._data = load_data(first.dataset, first.size, workplace.language_model)
         self._trainer: Trainer
-        if self._data.language is not None:
+        if isinstance(self._data.language, Completing):
+            from ruler.experiment.diagnostic.causal import CausalTrainer  # needs transformers
+
+            self._trainer = CausalTrainer(self._data, self._device)
+        elif self._data.language is not None:
             from ruler.experiment.diagnostic.language import LanguageTrainer  # needs transformers
 
             self._trainer = LanguageTrainer(self._data, self._device, CheckpointStore(workplace.models))
@@ -82,10 +99,12 @@ class DiagnosticEngine:
         self._original = cache(lambda cell: train(cell, everything, cell.seed))
         self._original_outputs = cache(lambda cell: read(self._original(cell)))
         self._measured_original = cache(
-            lambda cell, draw: self._measure(self._original_outputs(cell), draw, is_trained_on_all=True)
+            lambda cell, draw: self._measure(
+                cell, self._original(cell), draw, self._original_outputs(cell), is_trained_on_all=True
+            )
         )
         self._measured_oracle = cache(
-            lambda cell, draw: self._measure(read(train(cell, self._cut(*draw).retain, cell.seed)), draw)
+            lambda cell, draw: self._measure(cell, train(cell, self._cut(*draw).retain, cell.seed), draw)
         )
 
     def count_forget(self, cell: Cell) -> int:
@@ -104,7 +123,7 @@ class DiagnosticEngine:
         """Measure the original after the cell's method."""
         partition = self._cut(*_draw_of(cell))
         model = self._trainer.unlearn(cell, self._original(_shared(cell)), partition.forget, partition.retain)
-        return self._measure(self._trainer.read(model), _draw_of(cell))
+        return self._measure(_shared(cell), model, _draw_of(cell))
 
     def audit(self, model: MeasuredModel, *, oracle: MeasuredModel, original: MeasuredModel | None = None) -> Scores:
         """Audit a model with held-out records as its control.
@@ -135,9 +154,18 @@ class DiagnosticEngine:
         found["seen"] = ",".join(name for name, one in deciding.items() if one.sensitivity and one.sensitivity.is_seen)
         if report.damage is not None:
             found |= {"damage_similarity": report.damage.similarity, "damage_skill": report.damage.skill}
-        return found
+        return found | compare_layers(known["unlearned"], known["oracle"]) | measure_rivals(known)
 
-    def _measure(self, outputs: ModelOutputs, draw: ForgetDraw, *, is_trained_on_all: bool = False) -> AuditableModel:
+    def _measure(
+        self,
+        cell: Cell,
+        model: "nn.Module",
+        draw: ForgetDraw,
+        outputs: ModelOutputs | None = None,
+        *,
+        is_trained_on_all: bool = False,
+    ) -> AuditableModel:
+        outputs = outputs or self._trainer.read(model)
         partition, data = self._cut(*draw), self._data
         held_out = np.arange(data.n_train, len(data.inputs))
         sides = {"forget": partition.forget, "retain": partition.retain, "test": held_out}
@@ -155,7 +183,13 @@ class DiagnosticEngine:
             n_forget=len(partition.forget),
             alone=alone,
             sides=tuple(self._gather(outputs, part) for part in audited),
+            layers={name: (rows[partition.forget], rows[held_out]) for name, rows in outputs.layers.items()},
+            given=self._trainer.read_peers(model, partition.forget, held_out, self._patched(cell)),
         )
+
+    def _patched(self, cell: Cell) -> "nn.Module | None":
+        """The original into which states of language models are patched."""
+        return self._original(cell) if isinstance(self._data.language, Completing) else None
 
     def _gather(self, outputs: ModelOutputs, part: IndexArray) -> Embeddings:
         """Collect some records for an audit; their row in the data is their name."""
@@ -196,6 +230,38 @@ class DiagnosticEngine:
         n_records = math.ceil(fraction * self._data.scale * n_train) if choice == "random" else len(partition.forget)
         scores["n_groups"] = len(np.unique(groups[partition.forget]))
         return scores | compare_with_placebos(float(scores["m4"]), around, n_records, n_groups=_N_GROUPS.get(choice))
+
+
+def compare_layers(model: AuditableModel, oracle: AuditableModel) -> Scores:
+    """M2's effect in every layer: how often a forget record is nearer to the oracle's than a held-out one is.
+
+    Returns:
+        ``layers``, JSON of layer -> AUC, in forward order; nothing where layers were not read.
+    """
+    found = {}
+    for name, ours in model.layers.items():
+        forget, held_out = (
+            similarity_of_unit_rows(divide_by_norms(one), divide_by_norms(other))
+            for one, other in zip(ours, oracle.layers[name], strict=True)
+        )
+        found[name] = round(measure_effect(forget, held_out).value, 6)
+    return {"layers": json.dumps(found)} if found else {}
+
+
+def measure_rivals(known: Mapping[str, AuditableModel]) -> Scores:
+    """Peers' metrics of a language model.
+
+    Returns:
+        ``peers``, JSON of metric -> value, null where it cannot be computed; nothing for other models.
+    """
+    if not known["unlearned"].given:
+        return {}
+    given = dict(known["unlearned"].given)
+    for role in ("oracle", "original"):
+        if role in known:
+            given |= {f"{role}_{name}": value for name, value in known[role].given.items()}
+    values = {name: found.value for name, found in measure_peers(given).items()}
+    return {"peers": json.dumps({name: None if math.isnan(value) else value for name, value in values.items()})}
 
 
 def _shared(cell: Cell) -> Cell:

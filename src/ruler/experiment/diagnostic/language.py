@@ -15,6 +15,7 @@ from ruler.core.types import IndexArray
 from ruler.experiment.diagnostic.data import DiagnosticData, Language
 from ruler.experiment.diagnostic.trainers import (
     ModelOutputs,
+    WithoutPeers,
     choose_training,
     choose_unlearning,
     repeat_exactly,
@@ -39,7 +40,7 @@ HEAD_TRAINING = TrainingSettings(
 """Of a language model whose head was not in its file: the whole model, on documents that no study uses."""
 
 
-class LanguageTrainer:
+class LanguageTrainer(WithoutPeers):
     """Models of texts.
 
     Args:
@@ -49,7 +50,7 @@ class LanguageTrainer:
     """
 
     def __init__(self, data: DiagnosticData, device: str, store: CheckpointStore) -> None:
-        assert data.language is not None
+        assert isinstance(data.language, Language)
         self._language: Language = data.language
         self._device, self._store = device, store
         distinct, place = data.distinct
@@ -84,8 +85,8 @@ class LanguageTrainer:
             losses.append(loss)
             hits.append(hit)
         place = torch.argsort(self._order)[self._place]  # of each record among the sentences in the order of lengths
-        scores = (torch.cat(part)[place].cpu().numpy() for part in (losses, hits))
-        return ModelOutputs(torch.cat(blocks)[place], *scores)
+        scores = [torch.cat(part)[place].cpu().numpy() for part in (losses, hits)]
+        return ModelOutputs(torch.cat(blocks)[place], scores[0], scores[1])
 
     def _answer(
         self, model: nn.Module, tokens: torch.Tensor, places: torch.Tensor, labels: torch.Tensor

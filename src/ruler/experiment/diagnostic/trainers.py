@@ -5,8 +5,9 @@ print that text was trained for three epochs of 1,000 sentences at batch 16 and 
 unlearned at 5e-5; that is how its authors ran it. All else is our choice, with its reason beside it.
 """
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -56,6 +57,10 @@ TRAINING: Registry[TrainingSettings] = Registry(
         "bert_mlm": TrainingSettings(
             epochs=3, batch_size=16, optimizer="adamw", learning_rate=2e-5, weight_decay=0.01, records_per_epoch=1000
         ),
+        # TOFU's epochs, batch and decay; a model of 135 million parameters wants ten times the rate of its 7 billion.
+        "causal_lm": TrainingSettings(
+            epochs=5, batch_size=32, optimizer="adamw", learning_rate=1e-4, weight_decay=0.01
+        ),
     },
 )
 
@@ -84,14 +89,16 @@ def choose_unlearning(cell: Cell) -> UnlearningSettings:
         1
     """
     kind: Any = METHODS[cell.method].settings
-    teacher = {} if cell.teacher_seed is None else {"teacher_seed": cell.teacher_seed}
+    others: dict[str, Any] = {} if cell.teacher_seed is None else {"teacher_seed": cell.teacher_seed}
+    if cell.architecture == "causal_lm":  # the optimiser that it was trained with
+        others |= {"optimizer": "adamw", "weight_decay": TRAINING[cell.architecture].weight_decay}
     settings: UnlearningSettings = kind(
         learning_rate=cell.learning_rate,
         batch_size=cell.batch_size,
         precision=cell.precision or "float32",
         loss_bound=LOSS_BOUND,
         records_per_epoch=TRAINING[cell.architecture].records_per_epoch,
-        **teacher,
+        **others,
     )
     return shorten(settings, cell)
 
@@ -112,11 +119,13 @@ class ModelOutputs:
         rows: (n, p) representations, on the trainer's device.
         losses: (n,) of each record.
         hits: (n,) share of right answers of each record, 0 or 1 for a classifier.
+        layers: Representations (n, p) by layer, where all were read.
     """
 
     rows: torch.Tensor
     losses: npt.NDArray[np.float64]
     hits: npt.NDArray[np.float64]
+    layers: Mapping[str, npt.NDArray[np.float32]] = field(default_factory=dict)
 
 
 class Trainer(Protocol):
@@ -134,6 +143,12 @@ class Trainer(Protocol):
         """Read its representations and answers."""
         ...
 
+    def read_peers(
+        self, model: nn.Module, forget: IndexArray, held_out: IndexArray, original: nn.Module | None = None
+    ) -> dict[str, Any]:
+        """Read what peers' metrics are computed from; empty for models that they are not for."""
+        ...
+
 
 def repeat_exactly(device: str, *, has_pooling: bool = False) -> AbstractContextManager[None]:
     """A context in which training on a GPU gives the same weights every time; on a CPU it does anyway."""
@@ -142,7 +157,17 @@ def repeat_exactly(device: str, *, has_pooling: bool = False) -> AbstractContext
     return fixed_algorithms(torch) if has_pooling else repeatable_only(torch)
 
 
-class ClassifierTrainer:
+class WithoutPeers:
+    """A trainer of models that peers' metrics are not for."""
+
+    def read_peers(
+        self, model: nn.Module, forget: IndexArray, held_out: IndexArray, original: nn.Module | None = None
+    ) -> dict[str, Any]:
+        """Nothing is read."""
+        return {}
+
+
+class ClassifierTrainer(WithoutPeers):
     """Models of tables, images and faces.
 
     Args:

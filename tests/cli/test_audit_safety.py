@@ -31,7 +31,7 @@ def set_traps(folder, marks):
     for name in ("regex", "tqdm", "sitecustomize", "usercustomize", "conftest", "numpy", "helper"):
         (folder / f"{name}.py").write_text(code(name))
     (folder / "trap.pth").write_text(f"import pathlib; pathlib.Path({str(marks / 'pth')!r}).touch()\n")
-    for name in ("accelerate", "modeling_trap"):
+    for name in ("flash_attn", "modeling_trap"):  # the first is one that transformers looks for
         (folder / name).mkdir()
         (folder / name / "part.py").write_text(code(name))
     (folder / "modeling_trap" / "__init__.py").write_text(code("package"))
@@ -106,11 +106,11 @@ def test_the_traps_would_leave_their_marks(tmp_path):
     marks = tmp_path / "marks"
     marks.mkdir()
     set_traps(tmp_path, marks)
-    modules = "site, regex, tqdm, conftest, accelerate.part, modeling_trap"
+    modules = "site, regex, tqdm, conftest, flash_attn.part, modeling_trap"
     code = f"import {modules}; site.addsitedir('.'); import sentencepiece"
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, check=False)
     left = {mark.name for mark in marks.iterdir()}
-    assert {"regex", "tqdm", "conftest", "accelerate", "package", "pth"} <= left
+    assert {"regex", "tqdm", "conftest", "flash_attn", "package", "pth"} <= left
     assert ("so" in left) == (shutil.which("cc") is not None)
 
 

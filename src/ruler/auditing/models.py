@@ -169,7 +169,7 @@ def examine_models(
         evidence,
         extra_guards=found,
         outputs=outputs,
-        provenance=_describe_models(named, readings["unlearned"], kind),
+        provenance={**_describe_models(named, readings["unlearned"], kind), **given.get("described", {})},
     )
 
 

@@ -67,6 +67,7 @@ def audit_config(
         report = examine_models(
             load_bundle(config, path.parent),
             layer=chosen[0] if isinstance(chosen, list) and len(chosen) == 1 else chosen,
+            pooling=config.models.pooling if config.models else None,
             device=device,
             progress=progress,
             settings=settings,

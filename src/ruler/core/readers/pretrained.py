@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ruler.core.errors import CheckpointError, FileFormatError
+from ruler.core.errors import CheckpointError, FileFormatError, InputError
 from ruler.core.optional import load_optional
 from ruler.core.readers.bounds import check_at_most, limit, say_how_to_raise
 from ruler.core.readers.documents import read_json
@@ -18,9 +18,17 @@ _PROCESSOR_FILES = ("preprocessor_config.json", "processor_config.json")
 _COUNTS = re.compile(r"(n|num)_.*(layers?|blocks?|experts?|stages?)|.*_layers|depths?|n_layer")
 _EDGES = re.compile(r".*(size|height|width|edge)")
 _SMALL_MODEL_BYTES = 64 << 20
+_DTYPES = ("float32", "float16", "bfloat16")
 
 
-def load_pretrained(folder: str | Path, family: str | None = None) -> tuple[Any, frozenset[str]]:
+def load_pretrained(
+    folder: str | Path,
+    family: str | None = None,
+    *,
+    dtype: str | None = None,
+    load_in: str | None = None,
+    device_map: str | None = None,
+) -> tuple[Any, frozenset[str]]:
     """The model in a folder, in float32 on the CPU and in eval mode, and which weights the folder lacks.
 
     Only ``.safetensors`` weights are read. Code in the folder, kernels from the hub and the network are never used.
@@ -30,6 +38,9 @@ def load_pretrained(folder: str | Path, family: str | None = None) -> tuple[Any,
         folder: As ``save_pretrained`` writes it.
         family: A class of transformers that chooses by ``config.json``, such as ``"AutoModelForMaskedLM"``; by default
             the class that was saved.
+        dtype: The precision of the weights: float32, which is the default, float16 or bfloat16.
+        load_in: "8bit" or "4bit": linear layers in that many bits, by bitsandbytes, on a GPU.
+        device_map: "auto" spreads the model over all GPUs and, if need be, the main memory, by accelerate.
 
     Returns:
         The transformers model, and the names of its parameters that are not in the folder.
@@ -45,6 +56,7 @@ def load_pretrained(folder: str | Path, family: str | None = None) -> tuple[Any,
         ruler.core.errors.FileFormatError: no/such/folder must be a folder with a config.json; got nothing there. ...
     """
     folder = Path(folder)
+    options = _choose_options(dtype, load_in, device_map)
     check_weights(folder)
     _check_documents(folder)
     _check_layers(read_json(folder / "config.json"), folder / "config.json")
@@ -63,6 +75,7 @@ def load_pretrained(folder: str | Path, family: str | None = None) -> tuple[Any,
             use_safetensors=True,
             output_loading_info=True,
             ignore_mismatched_sizes=True,
+            **options,
         )
     if info["mismatched_keys"]:
         name, found, expected = min(info["mismatched_keys"])
@@ -70,7 +83,31 @@ def load_pretrained(folder: str | Path, family: str | None = None) -> tuple[Any,
             f"{folder} must hold weights of the shapes in its config.json; got {name} of {tuple(found)} instead of "
             f"{tuple(expected)}. Save the model again with save_pretrained."
         )
-    return model.float().eval(), frozenset(info["missing_keys"])
+    is_whole = dtype is None and load_in is None
+    return (model.float() if is_whole else model).eval(), frozenset(info["missing_keys"])
+
+
+def _choose_options(dtype: str | None, load_in: str | None, device_map: str | None) -> dict[str, Any]:
+    """Arguments of ``from_pretrained`` for precision and place."""
+    known = {"dtype": _DTYPES, "load_in": ("8bit", "4bit"), "device_map": ("auto",)}
+    given = {"dtype": dtype, "load_in": load_in, "device_map": device_map}
+    for name, value in given.items():
+        if value is not None and value not in known[name]:
+            raise InputError(f"{name} must be one of {', '.join(known[name])}; got {value!r}.")
+    options: dict[str, Any] = {}
+    if dtype is not None:
+        options["dtype"] = getattr(load_optional("torch", "loading a transformers model"), dtype)
+    if device_map is not None:
+        load_optional("accelerate", "device_map")
+        options["device_map"] = device_map
+    if load_in is not None:
+        load_optional("bitsandbytes", f"load_in = {load_in!r}")
+        transformers = load_optional("transformers", "loading a transformers model")
+        how: dict[str, Any] = {f"load_in_{load_in}": True}
+        if load_in == "4bit":
+            how["bnb_4bit_quant_type"] = "nf4"
+        options["quantization_config"] = transformers.BitsAndBytesConfig(**how)
+    return options
 
 
 def load_tokenizer(folder: str | Path) -> Any:

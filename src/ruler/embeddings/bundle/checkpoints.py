@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ruler.core.errors import CheckpointError, FileFormatError, InputError, shorten
 from ruler.core.optional import load_optional
+from ruler.core.readers.adapters import is_adapter, merge_adapter
 from ruler.core.readers.arrays import read_torch
 from ruler.core.readers.pretrained import load_pretrained
 from ruler.core.readers.safety import reading_safely
@@ -52,12 +53,16 @@ def load_checkpoint(factory: Callable[[], Any], checkpoint: Path, name: str) -> 
     return found
 
 
-def load_transformer(folder: Path, name: str) -> "PreTrainedModel":
+def load_transformer(
+    folder: Path, name: str, *, base: Path | None = None, options: Mapping[str, str] | None = None
+) -> "PreTrainedModel":
     """The transformers model in a folder, whole and as it was saved; nothing in the folder is executed.
 
     Args:
-        folder: As ``save_pretrained`` writes it, with weights as ``.safetensors``.
+        folder: As ``save_pretrained`` writes it, with weights as ``.safetensors``; or such a folder of a LoRA adapter.
         name: Which model, for errors.
+        base: The model that an adapter is merged into.
+        options: ``dtype``, ``load_in`` and ``device_map``, as `load_pretrained`.
 
     Raises:
         FileFormatError: Not such a folder, or one that cannot be read safely.
@@ -68,8 +73,18 @@ def load_transformer(folder: Path, name: str) -> "PreTrainedModel":
             f"models.{name} must be a folder that save_pretrained wrote; got the file {folder}. "
             "For a checkpoint, name the function that builds the model, as models.factory."
         )
+    is_added = is_adapter(folder)
+    if is_added and base is None:
+        raise FileFormatError(f"{folder} holds an adapter, so models.base must name its base model; got none.")
+    if is_added and options and "load_in" in options:
+        raise InputError(
+            f"models.load_in must be used with whole models; got the adapter {folder}, which is merged into whole "
+            "weights. Leave it out."
+        )
     model: PreTrainedModel
-    model, missing = load_pretrained(folder)
+    model, missing = load_pretrained(base if is_added and base else folder, **(options or {}))
+    if is_added:
+        merge_adapter(model, folder)
     if missing:
         raise CheckpointError(
             f"{folder} must hold all weights of the {name} model; {len(missing)} are missing, such as "

@@ -5,14 +5,16 @@ import re
 from collections.abc import Callable, Mapping
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from ruler.core.errors import FileFormatError, InputError
+from ruler.core.readers.adapters import find_base, is_adapter
 from ruler.core.readers.documents import read_toml
 from ruler.core.readers.safety import reading_safely
 from ruler.embeddings.bundle.checkpoints import find_factory, load_checkpoint, load_transformer
+from ruler.embeddings.bundle.prompts import PromptForm
 from ruler.embeddings.bundle.records import FolderRecords, load_groups, load_records
 from ruler.embeddings.files import SIDES
 
@@ -24,20 +26,30 @@ _OLD_EMBEDDINGS = re.compile(r"(unlearned|oracle|original)_(forget|retain|held_o
 
 
 class ModelsTable(BaseModel):
-    """``[models]``: a function that builds the architecture and a checkpoint for each model, or a folder for each."""
+    """``[models]``: a function that builds the architecture and a checkpoint for each model, or a folder for each.
+
+    ``base`` is the model that LoRA adapters are merged into. ``dtype``, ``load_in`` and ``device_map`` say how folders
+    are loaded, ``pooling`` what of a text is read.
+    """
 
     model_config = _STRICT
     factory: str | None = None
     unlearned: str
     oracle: str | list[str] | None = None
     original: str | None = None
+    base: str | None = None
     layer: str | list[str] | None = None
+    pooling: Literal["completion", "last", "span"] | None = None
+    dtype: Literal["float32", "float16", "bfloat16"] | None = None
+    load_in: Literal["8bit", "4bit"] | None = None
+    device_map: Literal["auto"] | None = None
 
 
 class DataTable(BaseModel):
     """``[data]``: a function that returns the records, or a file (or a folder of images) for each side.
 
-    ``label`` and ``strata`` name columns of tables of texts, where these are not called so.
+    ``label`` and ``strata`` name columns of tables of texts, where these are not called so; for language models
+    ``prompt``, ``completion`` and ``span``. The rest says how those are joined, see `PromptForm`.
     """
 
     model_config = _STRICT
@@ -47,6 +59,12 @@ class DataTable(BaseModel):
     held_out: str | None = None
     label: str | None = None
     strata: str | None = None
+    prompt: str | None = None
+    completion: str | None = None
+    span: str | None = None
+    template: bool = False
+    form: str | None = None
+    max_tokens: int | None = None
 
 
 class EmbeddingsTable(BaseModel):
@@ -161,9 +179,19 @@ def list_places(config: AuditConfig, folder: Path) -> dict[str, Path | list[Path
         {'unlearned': PosixPath('bundle/rows'), 'groups': PosixPath('bundle/whose.csv')}
     """
     models = config.embeddings or config.models
-    named = models.model_dump(include={"unlearned", "oracle", "original"}) if models else {}
+    named = models.model_dump(include={"unlearned", "oracle", "original", "base"}) if models else {}
     sides = config.data.model_dump(include=set(SIDES)) if config.data else {}
-    return locate({**named, **sides, "groups": config.groups}, folder)
+    places = locate({**named, **sides, "groups": config.groups}, folder)
+    if config.models is not None and config.models.factory is None and "base" not in places:
+        found = [places[name] for name in ("unlearned", "oracle", "original") if name in places]
+        flat = [one for place in found for one in (place if isinstance(place, list) else [place])]
+        bases = dict.fromkeys(find_base(one, folder) for one in flat if is_adapter(one))
+        if len(bases) > 1:
+            raise FileFormatError(
+                f"adapters must have one base model; got {', '.join(map(str, bases))}. Merge them, or name models.base."
+            )
+        places |= {"base": next(iter(bases))} if bases else {}
+    return places
 
 
 def load_bundle(config: AuditConfig, folder: Path) -> dict[str, Any]:
@@ -176,7 +204,7 @@ def load_bundle(config: AuditConfig, folder: Path) -> dict[str, Any]:
         folder: Where the configuration lies.
 
     Returns:
-        Arguments of `audit_models` by name.
+        Arguments of `audit_models` by name, and under "described" what the report should say of how they were read.
 
     Raises:
         InputError: A factory that fails or returns something else.
@@ -188,25 +216,36 @@ def load_bundle(config: AuditConfig, folder: Path) -> dict[str, Any]:
     places = list_places(config, folder)
     groups = load_groups(Path(str(places.pop("groups")))) if "groups" in places else None
     sides = {side: Path(str(places.pop(side))) for side in SIDES if side in places}
+    base = Path(str(places.pop("base"))) if "base" in places else None
+    options = config.models.model_dump(include={"dtype", "load_in", "device_map"}, exclude_none=True)
+    described: dict[str, Any] = dict(options)
+    if base is not None:
+        described["adapters"] = f"merged into {base}"
     models: dict[str, Any] = {}
     factory = None if config.models.factory is None else find_factory(config.models.factory, "models.factory", folder)
     for name, place in places.items():
         if factory is None:
-            models[name] = apply_to_each(partial(load_transformer, name=name), place)
+            models[name] = apply_to_each(partial(load_transformer, name=name, base=base, options=options), place)
         else:
             models[name] = apply_to_each(partial(load_checkpoint, factory, name=name), place)
     if config.data.factory is not None:
         records = _check_records(find_factory(config.data.factory, "data.factory", folder)())
     elif factory is None:
         columns = {"label": config.data.label, "strata": config.data.strata}
-        prepared = FolderRecords(Path(str(places["unlearned"])), models["unlearned"], columns)
+        named = config.data.model_dump(include={"prompt", "completion", "span", "strata"})
+        prompts = PromptForm(named, config.data.template, config.data.form, config.data.max_tokens)
+        unlearned = Path(str(places["unlearned"]))
+        home = base if base is not None and is_adapter(unlearned) else unlearned  # where the tokenizer lies
+        prepared = FolderRecords(home, models["unlearned"], columns, prompts)
+        if prepared.takes_prompts(sides["forget"]):
+            described["records"] = prompts.describe()
         records = {side: prepared.load(path) for side, path in sides.items()}
     else:
         records = {side: load_records(path) for side, path in sides.items()}
     found = records.pop("groups", None)
     if found is not None and groups is not None:
         raise InputError("groups must come from data.factory or from a file; got both. Leave one of them out.")
-    return {**models, **records, "groups": groups if found is None else found}
+    return {**models, **records, "groups": groups if found is None else found, "described": described}
 
 
 def _check_records(content: Any) -> dict[str, Any]:
@@ -226,12 +265,17 @@ def _check_tables(config: AuditConfig, path: Path) -> None:
     if has_models == (config.embeddings is not None):
         found = "both" if has_models else "neither"
         raise FileFormatError(f"{path} must have either [embeddings] or [models] with [data]; got {found}.")
-    data = config.data
+    models, data = config.models, config.data
     if has_models != (data is not None):
         raise FileFormatError(f"{path} must have [data] with [models], and only then. Say which records to embed.")
-    if data is None:
+    if data is None or models is None:
         return
-    is_mixed = data.factory is not None and any((data.forget, data.retain, data.held_out, data.label, data.strata))
+    only_folders = {"base", "dtype", "load_in", "device_map"} & models.model_fields_set
+    if models.factory is not None and only_folders:
+        raise FileFormatError(
+            f"{path} must have {', '.join(sorted(only_folders))} in [models] for folders only; got them with factory."
+        )
+    is_mixed = data.factory is not None and bool(data.model_fields_set - {"factory"})
     if is_mixed or (data.factory is None and not (data.forget and data.retain)):
         raise FileFormatError(
             f"{path} must have in [data] either factory, or the files forget and retain (and held_out, if you have it)."

@@ -17,6 +17,7 @@ from ruler.core.readers.images import decode_image, list_images
 from ruler.core.readers.pretrained import load_image_processor, load_tokenizer
 from ruler.core.readers.safety import reading_safely
 from ruler.core.readers.tables import read_csv, read_parquet, read_rows
+from ruler.embeddings.bundle.prompts import PromptForm, read_prompt_rows
 from ruler.embeddings.files import SIDES
 
 if TYPE_CHECKING:
@@ -92,17 +93,42 @@ class FolderRecords:
     """Records as a transformers model's own tokenizer or image processor, saved beside it, prepares them.
 
     Args:
-        folder: Of the model.
+        folder: Of the model; of the base model where that one is an adapter.
         model: As `load_transformer` gives it.
         columns: What tables of texts call ``label`` and ``strata``, where they call them otherwise.
+        prompts: How prompts and completions are written, for language models.
     """
 
     folder: Path
     model: "PreTrainedModel"
     columns: Mapping[str, str | None] = field(default_factory=dict)
+    prompts: PromptForm = field(default_factory=lambda: PromptForm({}))
+
+    def takes_prompts(self, path: Path) -> bool:
+        """Whether these records are prompts and completions: the model writes, and the table or its user says so.
+
+        Raises:
+            FileFormatError: The user says so of a model that does not write.
+        """
+        from ruler.embeddings import heads
+
+        model: Any = self.model
+        is_writer = heads.predicts_next_token(model) or heads.is_encoder_decoder(model)
+        if self.prompts.is_asked_for and not is_writer:
+            raise FileFormatError(
+                f"{path} must be read by a language model that writes, since [data] speaks of prompts; got "
+                f"{type(model).__name__}. Leave prompt, completion, span, template, form and max_tokens out."
+            )
+        if self.prompts.is_asked_for or not is_writer:
+            return is_writer
+        is_table = path.suffix.lower() in (".csv", ".jsonl", ".parquet") or (path.is_dir() and is_dataset_folder(path))
+        rows = read_prompt_rows(path) if is_table and path.exists() else []
+        return bool(rows) and {"prompt", "completion"} <= rows[0].keys()
 
     def load(self, path: Path) -> list[dict[str, Any]] | dict[str, npt.NDArray[Any]]:
         """Records of one side, as `embed` takes them. Texts longer than the model reads are cut.
+
+        For language models that write, columns ``prompt`` and ``completion`` are read by `PromptForm`, uncut.
 
         Args:
             path: ``.csv`` or ``.jsonl`` with a column ``text`` and, if known, ``label`` (a number or the name of a
@@ -118,6 +144,12 @@ class FolderRecords:
             FileFormatError: Nothing there, another ending, records that cannot be read, a label that is no class of the
                 model, images within and without class folders, or a model without its tokenizer or image processor.
         """
+        if self.takes_prompts(path):
+            from ruler.embeddings import heads
+
+            tokenizer = load_tokenizer(self.folder)
+            longest = min(tokenizer.model_max_length, self._count_positions())
+            return self.prompts.load(path, tokenizer, longest=longest, is_apart=heads.is_encoder_decoder(self.model))
         if path.is_dir():
             return self._load_dataset(path) if is_dataset_folder(path) else self._load_image_folder(path)
         if not path.exists():

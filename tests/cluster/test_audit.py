@@ -1,14 +1,13 @@
 """`ruler audit --executor ray` gives the report of one process."""
 
 import json
-import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.cluster.machines import Machines
 
 pytest.importorskip("ray", reason="needs ray: pip install 'ruler-audit[cluster]'")
 pytestmark = pytest.mark.cluster
@@ -18,20 +17,6 @@ POISON = """from ruler.neighbors import ray
 ray.MOST_RETRIES, ray.do_pair = 2, lambda *_: __import__('os')._exit(1)
 """
 PATIENCE_S = 240
-
-
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    """Three nodes of one core."""
-    from ray.cluster_utils import Cluster
-
-    cluster = Cluster()
-    try:
-        for _ in range(3):
-            cluster.add_node(num_cpus=1, include_dashboard=False)
-        yield cluster.address
-    finally:
-        cluster.shutdown()
 
 
 @pytest.fixture
@@ -46,24 +31,24 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_three_nodes_find_what_one_process_finds(folder: Path, address: str) -> None:
+def test_three_nodes_find_what_one_process_finds(folder: Path, machines: Machines) -> None:
     reports = []
     for executor in ("local", "ray"):
-        done = audit(folder, address, "--executor", executor, "--out", str(folder / executor))
+        done = audit(folder, machines, "--executor", executor, "--out", str(folder / executor))
         assert done.returncode in (1, 3), done.stderr
         report = json.loads((folder / executor / "report.json").read_text())
         reports.append({part: report[part] for part in ("verdict", "metrics", "guards")})
     assert reports[0] == reports[1]
 
 
-def test_a_task_that_kills_its_workers_is_said_in_one_line(folder: Path, address: str) -> None:
-    done = audit(folder, address, "--executor", "ray", command=POISON + COMMAND)
+@pytest.mark.slow  # tests/neighbors/test_ray.py has it with a stand-in for Ray
+def test_a_task_that_kills_its_workers_is_said_in_one_line(folder: Path, machines: Machines) -> None:
+    done = audit(folder, machines, "--executor", "ray", command=POISON + COMMAND)
     assert done.returncode == 2
     message = "ruler: a task must end within 2 retries and the memory it has; got WorkerCrashedError: "
     assert done.stderr.splitlines()[-1].startswith(message)
 
 
-def audit(folder: Path, address: str, *options: str, command: str = COMMAND) -> subprocess.CompletedProcess[str]:
+def audit(folder: Path, machines: Machines, *options: str, command: str = COMMAND) -> subprocess.CompletedProcess[str]:
     words = [sys.executable, "-c", command, "audit", f"--unlearned={folder / 'unlearned'}", *options]
-    environment = os.environ | {"RAY_ADDRESS": address}
-    return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=PATIENCE_S)
+    return subprocess.run(words, env=machines.environment, capture_output=True, text=True, timeout=PATIENCE_S)

@@ -1,89 +1,50 @@
 """`ruler reproduce --executor ray` on several nodes: the local run's rows, whoever dies on the way."""
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
+from tests.cluster.machines import Machines, list_children
 
 from ruler.experiment.executors.local import MOST_DEATHS
-from ruler.experiment.run import RESULTS_FILE
+from ruler.experiment.run import RESULTS_FILE, RunSettings, run_studies
 from ruler.experiment.settings import StudySettings, format_studies
 from ruler.experiment.store import ResultStore, load_results
 from ruler.experiment.studies import choose_studies, narrow_studies
+from ruler.testing.executors import InProcessExecutor
 
 pytest.importorskip("ray", reason="needs ray: pip install 'ruler-audit[cluster]'")
 pytestmark = pytest.mark.cluster
 
 PROVENANCE = ["elapsed_s", "ruler_version", "commit", "torch_version", "machine", "finished_at"]
-DATASETS = ("breast_cancer", "heart_disease")
-(SMALL,) = narrow_studies(choose_studies("primary"), datasets=DATASETS, n_seeds=2, forget_fractions=(0.05,))
-N_SMALL = 2 * 2 * 6
+SMALL = StudySettings("primary", ("heart_disease",), ("gradient_ascent", "scrub"), (0.05,), (0, 1, 2))
+N_SMALL = 3 * 2
+(LONGER,) = narrow_studies(
+    choose_studies("primary"), datasets=("breast_cancer", "heart_disease"), n_seeds=2, forget_fractions=(0.05,)
+)
+N_LONGER = 2 * 2 * 6
 POISONED = StudySettings("poisoned", ("breast_cancer",), ("gradient_ascent", "scrub"), (0.05,), (0, 1, 2))
 COMMAND = [
     *(sys.executable, "-c", "from ruler.cli import main; main()", "reproduce", "primary", "--executor", "ray"),
-    *("--datasets", *DATASETS, "--seeds", "2", "--forget-fractions", "0.05", "--out"),
+    *("--datasets", "heart_disease", "--seeds", "2", "--forget-fractions", "0.05", "--out"),
 ]
 COORDINATOR = """
 import sys
 from pathlib import Path
-from ruler.experiment.executors import EXECUTORS
+from ruler.experiment.executors import RayExecutor
 from ruler.experiment.run import RunSettings, run_studies
 from ruler.experiment.settings import read_studies
-executor = EXECUTORS[sys.argv[3]]()
-done = run_studies(read_studies(Path(sys.argv[1])), RunSettings(out=Path(sys.argv[2]), executor=executor))
+done = run_studies(read_studies(Path(sys.argv[1])), RunSettings(out=Path(sys.argv[2]), executor=RayExecutor()))
 print(f"{done.n_done} of {done.n_cells} cells, {done.n_new} new")
 """
 PATIENCE_S = 240  # hangs are found, and other work on the machine is not
-
-
-class Machines:
-    """Ray nodes of one core that share no disk: each has its own cache, and none has the data."""
-
-    def __init__(self, folder: Path) -> None:
-        from ray.cluster_utils import Cluster
-
-        self.folder, self._cluster = folder, Cluster()
-        self.nodes = [self.add() for _ in range(3)]
-        self.environment = os.environ | {"RAY_ADDRESS": self._cluster.address, "RULER_CACHE": str(folder / "driver")}
-
-    def add(self) -> Any:
-        own = {"RULER_CACHE": str(self.folder / f"node-{time.monotonic_ns()}"), "RULER_DATA": "/nowhere"}
-        return self._cluster.add_node(num_cpus=1, include_dashboard=False, env_vars=own)
-
-    def kill(self, node: Any) -> None:
-        self.nodes.remove(node)
-        self._cluster.remove_node(node, allow_graceful=False)
-
-    def list_workers(self, node: Any) -> dict[int, str]:
-        """Processes under way on a node -> the job that each does."""
-        (raylet,) = node.all_processes["raylet"]
-        return {pid: title for pid, title in list_children(raylet.process.pid).items() if " seed " in title}
-
-    def forget_models(self) -> None:
-        for cache in self.folder.glob("*/models"):
-            shutil.rmtree(cache)
-
-    def shut_down(self) -> None:
-        self._cluster.shutdown()
-
-
-def list_children(pid: int) -> dict[int, str]:
-    """Children of a process -> their titles."""
-    path = Path(f"/proc/{pid}/task/{pid}/children")
-    titles = {}
-    for child in path.read_text().split() if path.is_file() else []:
-        line = Path(f"/proc/{child}/cmdline")
-        titles[int(child)] = line.read_bytes().decode().strip("\0") if line.is_file() else ""
-    return titles
 
 
 def list_descendants(pid: int) -> list[int]:
@@ -120,10 +81,10 @@ def start(environment: dict[str, str], command: list[str]) -> "subprocess.Popen[
     )
 
 
-def coordinate(out: Path, study: StudySettings = SMALL, executor: str = "ray") -> list[str]:
+def coordinate(out: Path, study: StudySettings) -> list[str]:
     """What the command does before it writes tables and figures, which takes as long again."""
     (out / "wanted.toml").write_text(format_studies([study]))
-    return [sys.executable, "-c", COORDINATOR, str(out / "wanted.toml"), str(out), executor]
+    return [sys.executable, "-c", COORDINATOR, str(out / "wanted.toml"), str(out)]
 
 
 def finish(process: "subprocess.Popen[str]") -> str:
@@ -132,64 +93,62 @@ def finish(process: "subprocess.Popen[str]") -> str:
     return said
 
 
-@pytest.fixture(scope="module")
-def machines(tmp_path_factory: pytest.TempPathFactory, data_folder: Path) -> Iterator[Machines]:
-    if not Path("/proc/self/task").is_dir():
-        pytest.skip("finding workers to kill needs /proc")
-    machines = Machines(tmp_path_factory.mktemp("machines"))
-    yield machines
-    machines.shut_down()
-
-
-@pytest.fixture(scope="module")
-def local_values(tmp_path_factory: pytest.TempPathFactory, data_folder: Path) -> pd.DataFrame:
-    folder = tmp_path_factory.mktemp("local")
-    finish(start(os.environ | {"RULER_CACHE": str(folder / "cache")}, coordinate(folder, executor="local")))
+def run_here(study: StudySettings, folder: Path) -> pd.DataFrame:
+    run_studies([study], RunSettings(folder, InProcessExecutor(), models=folder / "models"))
     return values_of(folder)
 
 
+@pytest.fixture(scope="module")
+def longer_values(tmp_path_factory: pytest.TempPathFactory, data_folder: Path) -> pd.DataFrame:
+    return run_here(LONGER, tmp_path_factory.mktemp("here"))
+
+
 def test_three_nodes_give_the_rows_of_a_local_run(
-    machines: Machines, local_values: pd.DataFrame, tmp_path: Path
+    machines: Machines, data_folder: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    said = finish(start(machines.environment, [*COMMAND, str(tmp_path)]))
+    said = finish(start(machines.environment, coordinate(tmp_path, SMALL)))
     assert f"{N_SMALL} of {N_SMALL} cells, {N_SMALL} new" in said
-    pd.testing.assert_frame_equal(values_of(tmp_path), local_values, check_exact=True)
+    expected = run_here(SMALL, tmp_path_factory.mktemp("here"))
+    pd.testing.assert_frame_equal(values_of(tmp_path), expected, check_exact=True)
     caches = sorted(machines.folder.glob("node-*"))
     assert len(caches) == 3, "each node does a job, and keeps the models in its own cache"
-    assert any((cache / "tabular" / "heart_disease.csv.gz").is_file() for cache in caches), "the data was sent there"
+    assert all((cache / "tabular" / "heart_disease.csv.gz").is_file() for cache in caches), "the data was sent there"
 
 
+@pytest.mark.slow  # tests/experiment/executors/test_ray.py has it with a stand-in for Ray
 def test_a_lost_node_is_made_up_for_by_those_that_stay_or_join(
-    machines: Machines, local_values: pd.DataFrame, tmp_path: Path
+    machines: Machines, longer_values: pd.DataFrame, tmp_path: Path
 ) -> None:
     machines.forget_models()
-    process = start(machines.environment, coordinate(tmp_path))
+    process = start(machines.environment, coordinate(tmp_path, LONGER))
     lost = machines.nodes[-1]  # not the head, which holds the cluster together
     wait_until(lambda: bool(machines.list_workers(lost)) and count_rows(tmp_path) > 0, "a job on the node", process)
     machines.kill(lost)
-    assert count_rows(tmp_path) < N_SMALL
+    assert count_rows(tmp_path) < N_LONGER
     machines.nodes.append(machines.add())
-    assert f"{N_SMALL} of {N_SMALL} cells, {N_SMALL} new" in finish(process)
-    pd.testing.assert_frame_equal(values_of(tmp_path), local_values, check_exact=True)
+    assert f"{N_LONGER} of {N_LONGER} cells, {N_LONGER} new" in finish(process)
+    pd.testing.assert_frame_equal(values_of(tmp_path), longer_values, check_exact=True)
 
 
+@pytest.mark.slow  # tests/experiment/executors/test_ray.py has it with a stand-in for Ray
 def test_the_same_command_takes_up_what_a_dead_driver_left(
-    machines: Machines, local_values: pd.DataFrame, tmp_path: Path
+    machines: Machines, longer_values: pd.DataFrame, tmp_path: Path
 ) -> None:
     machines.forget_models()
-    process = start(machines.environment, coordinate(tmp_path))
+    process = start(machines.environment, coordinate(tmp_path, LONGER))
     wait_until(lambda: count_rows(tmp_path) > 2, "some rows", process)
     process.kill()
     process.communicate()
     n_kept = count_rows(tmp_path)
-    assert 2 < n_kept < N_SMALL
+    assert 2 < n_kept < N_LONGER
     wait_until(lambda: not any(map(machines.list_workers, machines.nodes)), "the end of the dead driver's workers")
     assert count_rows(tmp_path) == n_kept
-    said = finish(start(machines.environment, coordinate(tmp_path)))
-    assert f"{N_SMALL} of {N_SMALL} cells, {N_SMALL - n_kept} new" in said
-    pd.testing.assert_frame_equal(values_of(tmp_path), local_values, check_exact=True)
+    said = finish(start(machines.environment, coordinate(tmp_path, LONGER)))
+    assert f"{N_LONGER} of {N_LONGER} cells, {N_LONGER - n_kept} new" in said
+    pd.testing.assert_frame_equal(values_of(tmp_path), longer_values, check_exact=True)
 
 
+@pytest.mark.slow  # tests/experiment/executors/test_ray.py has it with a stand-in for Ray
 def test_a_job_that_kills_its_workers_is_recorded_and_the_others_are_done(machines: Machines, tmp_path: Path) -> None:
     process = start(machines.environment, coordinate(tmp_path, POISONED))
     killed = set[int]()

@@ -15,7 +15,8 @@ import ruler.cli
 from ruler.core.types import Embeddings
 from ruler.embeddings import save_embeddings
 
-SIZES = {"forget": 300, "retain": 300, "held_out": 600}
+SIZES = {"forget": 60, "retain": 80, "held_out": 120}
+MANY = {"forget": 300, "retain": 300, "held_out": 600}  # enough to show that nothing is left
 MODELS = ("unlearned", "oracle", "original")
 
 
@@ -75,7 +76,7 @@ def assert_refused(folder, answer, *phrases):
 
 @pytest.mark.parametrize("ending", [".npy", ".npz", ".parquet", ".safetensors", ".pt"])
 def test_erased_is_0_and_leaves_a_report(run, tmp_path, ending):
-    code, out, err = run(*write_rows(tmp_path, make_rows(), ending), "--out", tmp_path / "out")
+    code, out, err = run(*write_rows(tmp_path, make_rows(sizes=MANY), ending), "--out", tmp_path / "out")
     assert code == 0, (out, err)
     assert "RULER audit: ERASED" in out
     assert f"report: {tmp_path / 'out' / 'report.html'}" in out
@@ -347,7 +348,8 @@ def test_groups_come_from_a_file(run, tmp_path, ending):
 
 
 def test_a_group_on_two_sides_of_the_file_makes_the_audit_invalid(run, tmp_path):
-    lines = [("forget", row) for row in range(300)] + [("retain", row + 299) for row in range(300)]
+    n_forget, n_retain = SIZES["forget"], SIZES["retain"]
+    lines = [("forget", row) for row in range(n_forget)] + [("retain", row + n_forget - 1) for row in range(n_retain)]
     (tmp_path / "groups.csv").write_text("side,group\n" + "".join(f"{side},{label}\n" for side, label in lines))
     code, out, _ = run(*write_rows(tmp_path, make_rows()), "--groups", tmp_path / "groups.csv")
     assert code == 2
@@ -580,7 +582,7 @@ def test_a_sub_folder_of_shards_is_a_side(run, tmp_path):
 
 
 def test_ranks_among_a_sample_say_how_far_off_they_can_be(run, tmp_path):
-    _, out, _ = run(*write_rows(tmp_path, make_rows()), "--n-reference", "150")
+    _, out, _ = run(*write_rows(tmp_path, make_rows(sizes=MANY)), "--n-reference", "150")
     assert "M4 was computed with 150 retain records drawn at random" in " ".join(out.split())
 
 

@@ -134,7 +134,7 @@ def test_made_up_sets_serve_all_studies_where_the_real_ones_are_not(language_mod
 
 @pytest.mark.usefixtures("made_up_data")
 def test_the_command_goes_from_data_to_the_page(tmp_path: Path) -> None:
-    words = ["reproduce", "images", "--smoke", "--datasets", "svhn", "--methods", "scrub", "--jobs", "1", "--out"]
+    words = ["reproduce", "images", "--smoke", "--datasets", "svhn", "--methods", "scrub", "--jobs", "2", "--out"]
     result = CliRunner().invoke(app, [*words, str(tmp_path)])
     assert result.exit_code == 0, result.output
     assert "6 of 6 cells, 6 new" in result.output

@@ -9,6 +9,7 @@ Write in your own tests::
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from ruler.core.optional import load_optional
@@ -26,11 +27,17 @@ class _StopError(Exception):
     pass
 
 
+@dataclass(frozen=True)
 class InProcessExecutor:
     """Runs jobs one after the other in this process: what every executor is compared with.
 
     It is also the quickest for tests of your own, since no worker has to load torch.
+
+    Args:
+        n_jobs: Ignored; taken so that it can stand in the table of executors.
     """
+
+    n_jobs: int | None = None
 
     def run(
         self,

@@ -13,11 +13,13 @@ from ruler.cli.app import app
 from ruler.core.errors import InputError
 from ruler.experiment.cell import Outcome, Workplace, run_job
 from ruler.experiment.diagnostic.data import SMOKE_IMAGES, SMOKE_PEOPLE, SMOKE_ROWS, load_data
+from ruler.experiment.executors import EXECUTORS
 from ruler.experiment.grid import group_jobs, list_cells
 from ruler.experiment.run import RESULTS_FILE, STUDY_FILE, RunSettings, run_studies
 from ruler.experiment.store import Provenance, ResultStore
 from ruler.experiment.studies import choose_studies, shrink_studies
 from ruler.models.bert_mlm import resolve_language_model
+from ruler.testing.executors import InProcessExecutor
 
 
 def run_small(name: str, *, datasets: tuple[str, ...], methods: tuple[str, ...], workplace: Workplace) -> list[Outcome]:
@@ -134,8 +136,9 @@ def test_made_up_sets_serve_all_studies_where_the_real_ones_are_not(language_mod
 
 @pytest.mark.usefixtures("made_up_data")
 def test_the_command_goes_from_data_to_the_page(tmp_path: Path) -> None:
-    words = ["reproduce", "images", "--smoke", "--datasets", "svhn", "--methods", "scrub", "--jobs", "2", "--out"]
-    result = CliRunner().invoke(app, [*words, str(tmp_path)])
+    EXECUTORS.register("in-process", InProcessExecutor)
+    words = ["reproduce", "images", "--smoke", "--datasets", "svhn", "--methods", "scrub", "--executor", "in-process"]
+    result = CliRunner().invoke(app, [*words, "--out", str(tmp_path)])
     assert result.exit_code == 0, result.output
     assert "6 of 6 cells, 6 new" in result.output
     page = (tmp_path / "reproduction.md").read_text(encoding="utf-8")

@@ -48,7 +48,8 @@ format: setup
 bench: setup
 	$(BIN)/python -m benchmarks $(ARGS)
 
-# Feed changed files to every reader for half an hour; other budgets: `make fuzz ARGS="--seconds 60 --jobs 4"`.
+# Feed changed files to every reader for half an hour; other budgets: `make fuzz ARGS="--seconds 60 --jobs 4"`. Counts of
+# several runs add up in the file that `--keep` names.
 fuzz: setup
 	OMP_NUM_THREADS=1 nice $(BIN)/python -m tests.fuzz --seconds 1800 --jobs 2 --write docs/reliability.md $(ARGS)
 

@@ -3,8 +3,9 @@
 A mutant is one comparison, operator, number, returned value or statement changed. The sample follows from the seed and
 from what the code says, so that an edit elsewhere does not change it. First every test is run once, to learn which
 functions it calls; then each mutant meets the fastest tests that call its function, until one fails. Each runs in a
-process that is forked from one pytest session and given the changed code. Results are kept in build/mutants, and the
-same command resumes; tests of changed files are learned anew, and `--again` tries survivors again.
+process that is forked from one pytest session and given the changed code; `--jobs` runs several at once. Results are
+kept in build/mutants, and the same command resumes; tests of changed files are learned anew, and `--again` tries
+survivors again.
 tools/mutants_equivalent.toml names mutants that change no result, with the reason.
 
 Run `python tools/mutants.py --again --write`, which is `make mutants`; `--write` records the score in
@@ -121,7 +122,7 @@ def sample(count: int, seed: int) -> tuple[list[tuple[str, Path]], int]:
 
 def in_child(work: Callable[[], Any], seconds: float = math.inf) -> Any:
     """What ``work`` returns in a forked process; None where it died, which a limit of CPU time sees to."""
-    answer = KEPT / "answer.json"
+    answer = KEPT / f"answer-{os.getpid()}.json"
     answer.unlink(missing_ok=True)
     process = os.fork()
     if process == 0:
@@ -134,7 +135,42 @@ def in_child(work: Callable[[], Any], seconds: float = math.inf) -> Any:
         finally:
             os._exit(0)
     os.waitpid(process, 0)
-    return json.loads(answer.read_text()) if answer.exists() else None
+    found = json.loads(answer.read_text()) if answer.exists() else None
+    answer.unlink(missing_ok=True)
+    return found
+
+
+def share(work: Callable[[Any], None], items: list[Any], jobs: int) -> None:
+    """Do the work for every item, in so many forked processes, each of which takes the next one that is left."""
+    tickets, sender = os.pipe()
+    os.write(sender, b"".join(number.to_bytes(4, "big") for number in range(len(items))))
+    os.close(sender)
+    workers = []
+    for _ in range(jobs):
+        workers.append(os.fork())
+        if workers[-1] == 0:
+            try:
+                while ticket := os.read(tickets, 4):
+                    work(items[int.from_bytes(ticket, "big")])
+                os._exit(0)
+            except BaseException as error:  # this process must never return into pytest
+                print(f"\n{error}", file=sys.stderr, flush=True)
+                os._exit(1)
+    os.close(tickets)
+    statuses = [os.waitpid(worker, 0)[1] for worker in workers]
+    if any(statuses):
+        raise SystemExit("Every process must end well; got one that did not.")
+
+
+def append_line(path: Path, name: str, what: Any) -> None:
+    """Append one line, in one write, so that several processes may."""
+    with path.open("ab", buffering=0) as stream:
+        stream.write(f"{json.dumps([name, what])}\n".encode())
+
+
+def read_notes(path: Path) -> dict[str, Any]:
+    """What was noted last under each name."""
+    return dict(map(json.loads, path.read_text().splitlines())) if path.exists() else {}
 
 
 def passes(item: pytest.Item) -> bool:
@@ -167,19 +203,22 @@ def learn(items: list[pytest.Item]) -> dict[str, Any]:
     return found
 
 
-def survey(items: list[pytest.Item]) -> dict[str, Any]:
+def survey(items: list[pytest.Item], jobs: int) -> dict[str, Any]:
     """What each test takes and calls; files of tests are run again when they changed."""
-    path = KEPT / "tests.json"
-    known: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    path = KEPT / "tests.jsonl"
+    known = read_notes(path)
     by_file: dict[str, list[pytest.Item]] = {}
     for item in items:
         by_file.setdefault(item.nodeid.split("::")[0], []).append(item)
-    for file, own in by_file.items():
-        digest = hashlib.sha256((ROOT / file).read_bytes()).hexdigest()
-        if known.get(file, {}).get("digest") != digest:
-            known[file] = {"digest": digest, "tests": in_child(partial(learn, own)) or {}}
-            path.write_text(json.dumps(known))
-    names = {item.nodeid for item in items}
+    digests = {file: hashlib.sha256((ROOT / file).read_bytes()).hexdigest() for file in by_file}
+
+    def look(file: str) -> None:
+        tests = in_child(partial(learn, by_file[file])) or {}
+        append_line(path, file, {"digest": digests[file], "tests": tests})
+
+    changed = [file for file in by_file if known.get(file, {}).get("digest") != digests[file]]
+    share(look, sorted(changed, key=lambda file: -len(by_file[file])), jobs)
+    known, names = read_notes(path), {item.nodeid for item in items}
     return {name: one for file in by_file for name, one in known[file]["tests"].items() if name in names}
 
 
@@ -257,27 +296,33 @@ def choose_tests(known: dict[str, Any], file: Path, function: str) -> list[str]:
 class Trial:
     """A pytest plugin: tries mutants instead of running the tests once."""
 
-    def __init__(self, drawn: list[tuple[str, Path]], equivalent: dict[str, str], is_again: bool) -> None:
-        self.drawn, self.equivalent, self.is_again = drawn, equivalent, is_again
+    def __init__(self, drawn: list[tuple[str, Path]], equivalent: dict[str, str], *, is_again: bool, jobs: int) -> None:
+        self.drawn, self.equivalent, self.is_again, self.jobs = drawn, equivalent, is_again, jobs
         self.results: dict[str, str] = {}
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Learn what the tests call, then try every mutant that has no final result."""
         items = {item.nodeid: item for item in session.items if not LEFT_OUT & {*item.path.parts}}
-        path, known = KEPT / "results.json", survey(list(items.values()))
-        kept: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
-        for file in sorted({file for _, file in self.drawn}):
-            wanted = {key for key, one in self.drawn if one == file and self._is_open(key, kept)}
+        path, known = KEPT / "results.jsonl", survey(list(items.values()), self.jobs)
+        kept = read_notes(path)
+        wanted = {key for key, _ in self.drawn if self._is_open(key, kept)}
+
+        def control(file: Path) -> None:
             tests = [items[name] for name in choose_tests(known, file, "(module)")[:10]]
             unchanged = ast.parse(file.read_text(encoding="utf-8"))
-            if wanted and judge(file, unchanged, tests, is_control=True) != "survived":
+            if judge(file, unchanged, tests, is_control=True) != "survived":
                 raise SystemExit(f"Tests of {file} must pass before mutants can be judged; got a failure.")
-            for key, function, tree in list_mutants(file) if wanted else ():
-                if key in wanted:
-                    tests = [items[name] for name in choose_tests(known, file, function)]
-                    kept[key] = judge(file, tree, tests)
-                    path.write_text(json.dumps(kept, indent=1))
-                    print(f"\n{kept[key]:9} {key}", end="", flush=True)
+
+        def try_mutant(one: tuple[str, Path]) -> None:
+            key, file = one
+            function, tree = next((function, tree) for name, function, tree in list_mutants(file) if name == key)
+            outcome = judge(file, tree, [items[name] for name in choose_tests(known, file, function)])
+            append_line(path, key, outcome)
+            print(f"\n{outcome:9} {key}", end="", flush=True)
+
+        share(control, sorted({file for key, file in self.drawn if key in wanted}), self.jobs)
+        share(try_mutant, [one for one in self.drawn if one[0] in wanted], self.jobs)
+        kept = read_notes(path)
         self.results = {key: kept[key] for key, _ in self.drawn}
         return True
 
@@ -308,6 +353,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--again", action="store_true", help="try survivors again")
     parser.add_argument("--write", action="store_true", help="record the score in docs/reliability.md")
     asked = parser.parse_args()
@@ -315,7 +361,7 @@ def main() -> None:
     listed = tomllib.loads(EQUIVALENT.read_text(encoding="utf-8"))["equivalent"]
     equivalent = {key: one["reason"] for one in listed for key in one["mutants"]}
     drawn, n_all = sample(asked.count, asked.seed)
-    trial = Trial(drawn, equivalent, asked.again)
+    trial = Trial(drawn, equivalent, is_again=asked.again, jobs=asked.jobs)
     pytest.main([*OPTIONS, *TESTS], plugins=[trial])
     section = describe(trial.results, equivalent, n_all)
     print(section)

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from ruler.core.checks import as_matrix, block_rows_for, check_same_shape, is_on_cuda, measure_norms
+from ruler.core.checks import as_matrix, block_rows_for, check_number, check_same_shape, is_on_cuda, measure_norms
 from ruler.core.errors import InputError
 
 
@@ -47,3 +47,15 @@ def test_cuda_arrays_of_any_library_are_recognised():
     assert is_on_cuda(OnDevice(2))
     assert not is_on_cuda(OnDevice(1))
     assert not is_on_cuda(np.ones(2))
+
+
+@pytest.mark.parametrize("number", [2**53, 2**64, 10**400, 10**5000, -(10**5000)], ids=int.bit_length)
+def test_numbers_that_no_other_format_holds_are_refused(number):
+    for is_whole in (True, False):
+        with pytest.raises(InputError, match=r"^seed must be under 2\*\*53, .{1,80}$"):
+            check_number(number, "seed", minimum=0, is_whole=is_whole)
+
+
+def test_the_largest_numbers_are_allowed():
+    check_number(2**53 - 1, "seed", minimum=0, is_whole=True)
+    check_number(1e300, "rate", minimum=0, is_strict=True)

@@ -9,6 +9,7 @@ import gzip
 import io
 import json
 import os
+import re
 import resource
 import sqlite3
 import struct
@@ -191,6 +192,11 @@ def binary_toml(folder: Path) -> list[str]:
     return config(folder, b'[embeddings]\nunlearned = "\xff"')
 
 
+@reproducer
+def huge_seed(folder: Path) -> list[str]:
+    return config(folder, b'[embeddings]\nunlearned = "."\n[settings]\nseed = ' + b"9" * 4000)
+
+
 def study(folder: Path, content: bytes) -> list[str]:
     (folder / "study.toml").write_bytes(content)
     return ["reproduce", str(folder / "study.toml"), "--out", str(folder / "out")]
@@ -199,6 +205,15 @@ def study(folder: Path, content: bytes) -> list[str]:
 @reproducer
 def binary_study(folder: Path) -> list[str]:
     return study(folder, b'[[study]]\nname = "\xff"')
+
+
+@reproducer
+def huge_seed_in_a_study(folder: Path) -> list[str]:
+    from ruler.experiment.settings import format_studies
+    from ruler.experiment.studies import STUDIES
+
+    text = format_studies([STUDIES["primary"]])
+    return study(folder, re.sub(r"(?m)^seeds = .*$", f"seeds = [{2**64}]", text, count=1).encode())
 
 
 @reproducer

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 from tests.fuzz import run as running
-from tests.fuzz.__main__ import BEGIN, END, describe, write_section
+from tests.fuzz.__main__ import BEGIN, END, add_earlier, describe, write_section
 from tests.fuzz.mutate import GZIP, PNG, SAFETENSORS, ZIP, mutate
 from tests.fuzz.targets import TARGETS, Target
 
@@ -88,8 +88,19 @@ def test_the_section_is_written_between_its_markers(tmp_path):
     page.write_text("# Reliability\n\n## Faults\n\nkept\n")
     for n in (5, 7):
         counts = {"rows_csv": running.Count(n_inputs=n, n_refused=2, cpu_s=0.5)}
-        write_section(page, describe(counts, seconds=60, jobs=2))
+        write_section(page, describe(counts))
     text = page.read_text()
     assert (text.count(BEGIN), text.count(END), text.count("## Changed files")) == (1, 1, 1)
-    assert "7 changed files over 1 readers in 1 minutes on 2 cores (14 per second and core): 0 ended" in text
+    assert "7 changed files over 1 readers in 0 minutes of one core (14 per second): 0 ended" in text
     assert "kept" in text
+
+
+def test_counts_add_up_over_runs_until_a_reader_is_repaired(tmp_path):
+    path = tmp_path / "counts.json"
+    runs = [("rows_csv", 5, 0), ("groups_csv", 3, 1), ("rows_csv", 4, 0), ("groups_csv", 9, 0)]
+    for name, n_inputs, n_failed in runs:
+        found = add_earlier({name: running.Count(n_inputs=n_inputs, n_failed=n_failed)}, path)
+    assert {name: (one.n_inputs, one.n_failed) for name, one in found.items()} == {
+        "groups_csv": (9, 0),
+        "rows_csv": (9, 0),
+    }

@@ -181,8 +181,10 @@ def check_number(value: Any, name: str, *, minimum: float, is_strict: bool = Fal
         ruler.core.errors.InputError: epochs must be a whole number of at least 1; got 0.
     """
     kinds: Any = (int, np.integer) if is_whole else (int, float, np.integer, np.floating)
-    is_number = isinstance(value, kinds) and not isinstance(value, bool) and np.isfinite(value)
-    if not is_number or value < minimum or (is_strict and value == minimum):
+    is_number = isinstance(value, kinds) and not isinstance(value, bool)
+    if is_number and isinstance(value, int) and abs(value) >= 2**53:
+        raise InputError(f"{name} must be under 2**53, so that JSON and float64 can hold it; got a larger number.")
+    if not is_number or not np.isfinite(value) or value < minimum or (is_strict and value == minimum):
         noun = "a whole number" if is_whole else "a finite number"
         rule = f"above {minimum:g}" if is_strict else f"of at least {minimum:g}"
-        raise InputError(f"{name} must be {noun} {rule}; got {value!r}.")
+        raise InputError(f"{name} must be {noun} {rule}; got {value!r:.40}.")

@@ -1,6 +1,7 @@
 """A bundle from a stranger: what lies in it is read, and nothing in it runs but a file that its TOML names."""
 
 import importlib
+import json
 import shutil
 import subprocess
 import sys
@@ -114,21 +115,44 @@ def test_the_traps_would_leave_their_marks(tmp_path):
     assert ("so" in left) == (shutil.which("cc") is not None)
 
 
-def test_a_file_that_shrinks_while_it_is_read_is_named(tmp_path):
-    np.save(tmp_path / "forget\x1b.npy", np.ones((1 << 18, 8)))
+def test_a_file_that_shrinks_while_it_is_audited_is_named(tmp_path):
+    rng = np.random.default_rng(0)
+    (tmp_path / "model").mkdir()
+    for side, n in SIZES.items():
+        np.save(tmp_path / "model" / f"{side}.npy", rng.normal(size=(n, 1000)))
     code = (
-        "import os, pathlib, numpy as np\n"
-        "from ruler.cli.shrinking import pin_inputs\n"
-        "path, = pathlib.Path().glob('*.npy')\n"
-        "pin_inputs({'unlearned': pathlib.Path()})\n"
-        "rows = np.load(path, mmap_mode='r')\n"
-        "os.truncate(path, 1 << 20)\n"
-        "print(rows.sum())\n"
+        "import os, numpy, ruler\n"
+        "class Groups:\n"
+        "    def __array__(self, *_, **__):\n"
+        "        os.truncate('model/retain.npy', 4096)\n"
+        f"        return numpy.arange({SIZES['forget']})\n"
+        "ruler.audit('model', groups=Groups())\n"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
-    line = "ruler: forget\\u{1b}.npy must stay as it is while it is audited; it became shorter, or its disk failed."
+    line = "ruler: model/retain.npy must stay as it is while it is audited; it became shorter, or its disk failed."
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"{line} Audit a copy that nothing writes to.\n"
+
+
+@pytest.mark.parametrize("name", ["mine.py", "audit.toml"])
+def test_code_and_configuration_are_pinned_too(tmp_path, name, monkeypatch):
+    from ruler.auditing.request import audit_config
+    from ruler.core.errors import FileFormatError
+    from ruler.core.files import hash_file
+
+    text, folder = write_project(tmp_path)
+    (tmp_path / "audit.toml").write_text(text + "[settings]\nn_permutations = 99\n")
+    code = (tmp_path / "mine.py").read_text()
+    lines = ["def build():", "    import os, pathlib", "    if 'TOUCH' in os.environ:"]
+    touch = "\n".join([*lines, f"        pathlib.Path({str(tmp_path / name)!r}).touch()\n"])
+    (tmp_path / "mine.py").write_text(code.replace("def build():\n", touch))
+    audit_config(tmp_path / "audit.toml").save(tmp_path / "report")
+    inputs = json.loads((tmp_path / "report" / "manifest.json").read_text())["content"]["inputs"]
+    expected = {"config": hash_file(tmp_path / "audit.toml"), "code": hash_file(tmp_path / "mine.py")}
+    assert {key: inputs[key] for key in expected} == expected
+    monkeypatch.setenv("TOUCH", "1")
+    with pytest.raises(FileFormatError, match=f"{name} must stay as it is while it is audited; it was written to"):
+        audit_config(folder / "audit.toml")
 
 
 @pytest.mark.parametrize("by", ["options", "file", "python"])

@@ -136,6 +136,31 @@ def groups_under_a_wide_header(folder: Path) -> list[str]:
     return [*audit(folder), "--groups", str(folder / "groups.csv")]
 
 
+def npy(magic: bytes, header: bytes) -> bytes:
+    return b"\x93NUMPY" + magic + header.ljust(118) + b"\n"
+
+
+@reproducer
+def groups_of_no_letters(folder: Path) -> list[str]:
+    header = b"{'descr': '<U0', 'fortran_order': False, 'shape': (2147483648,), }"
+    (folder / "groups.npy").write_bytes(npy(b"\x01\x00\x77\x00", header))
+    return [*audit(folder), "--groups", str(folder / "groups.npy")]
+
+
+@reproducer
+def ids_of_no_letters(folder: Path) -> list[str]:
+    np.save(folder / "forget.npy", np.ones((30, 4)))
+    header = b"{'descr': '<U0', 'fortran_order': False, 'shape': (9223372036854775807,), }"
+    (folder / "forget.ids.npy").write_bytes(npy(b"\x01\x00\x77\x00", header))
+    return audit(folder)
+
+
+@reproducer
+def header_of_gigabytes_npy(folder: Path) -> list[str]:
+    (folder / "forget.npy").write_bytes(npy(b"\x03\x00\xff\xff\xff\x7f", b"{'descr'"))
+    return audit(folder)
+
+
 @reproducer
 def packed_npz(folder: Path) -> list[str]:
     np.savez_compressed(folder / "forget.npz", values=np.zeros((1 << 20, 64)))

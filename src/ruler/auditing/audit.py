@@ -80,13 +80,11 @@ def audit(
     """
     given = {"unlearned": unlearned, "original": original, "oracle": oracle}
     found = {name: value if isinstance(value, list) else [value] for name, value in given.items()}
-    pins = PinnedInputs(
-        {name: [Path(one) for one in values if isinstance(one, str | PathLike)] for name, values in found.items()}
-    )
-    report = audit_evidence(
-        gather_evidence(unlearned, oracle=oracle, original=original, ids=ids, groups=groups, settings=settings)
-    )
-    pins.check()
+    places = {name: [Path(one) for one in values if isinstance(one, str | PathLike)] for name, values in found.items()}
+    with PinnedInputs(places) as pins:
+        report = audit_evidence(
+            gather_evidence(unlearned, oracle=oracle, original=original, ids=ids, groups=groups, settings=settings)
+        )
     inputs = pins.describe()
     return replace(report, provenance={**report.provenance, "inputs": inputs}) if inputs else report
 

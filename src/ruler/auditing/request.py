@@ -24,8 +24,6 @@ from ruler.embeddings.bundle.records import load_groups
 from ruler.embeddings.files import load_model_folder
 from ruler.neighbors import Searcher, find_neighbors
 
-Pin = Callable[[Places], PinnedInputs]
-
 
 def audit_config(
     path: Path,
@@ -34,7 +32,6 @@ def audit_config(
     layers: Sequence[str] | None = None,
     device: str | None = None,
     search: Searcher = find_neighbors,
-    pin: Pin = PinnedInputs,
     progress: bool = False,
 ) -> Report:
     """Audit what a TOML file names.
@@ -45,61 +42,59 @@ def audit_config(
         layers: To read, instead of those that the file names.
         device: Where models run.
         search: Who searches neighbours.
-        pin: Hashes the inputs before they are read.
         progress: Show how far it is.
 
     Raises:
         InputError: As `audit`, or options that do not fit the file.
         FileFormatError: A file that cannot be read safely, or that is written to meanwhile.
     """
+    first = PinnedInputs({"config": path} if path.is_file() else {})
     config, settings = read_config(path, AuditSettings)
     settings = replace(settings, **(options or {}))
     if config.embeddings is not None and layers:
         raise InputError(f"--layer must be used with [models]; got [embeddings] in {path}. Leave it out.")
     places = list_places(config, path.parent)
-    pins = pin({**places, "config": path, **_list_code(config, path.parent)})
-    if config.embeddings is not None:
-        report = _audit_rows(places, settings, search, config.embeddings.strata)
-    else:
-        from ruler.auditing.models import examine_models
+    with PinnedInputs({**places, "config": path, **_list_code(config, path.parent)}) as pins:
+        first.check()  # what was read is what was pinned
+        if config.embeddings is not None:
+            report = _audit_rows(places, settings, search, config.embeddings.strata)
+        else:
+            from ruler.auditing.models import examine_models
 
-        chosen = layers or (config.models.layer if config.models else None)
-        report = examine_models(
-            load_bundle(config, path.parent),
-            layer=chosen[0] if isinstance(chosen, list) and len(chosen) == 1 else chosen,
-            pooling=config.models.pooling if config.models else None,
-            device=device,
-            progress=progress,
-            settings=settings,
-            search=search,
-        )
+            chosen = layers or (config.models.layer if config.models else None)
+            report = examine_models(
+                load_bundle(config, path.parent),
+                layer=chosen[0] if isinstance(chosen, list) and len(chosen) == 1 else chosen,
+                pooling=config.models.pooling if config.models else None,
+                device=device,
+                progress=progress,
+                settings=settings,
+                search=search,
+            )
     declared = config.evidence.model_dump(exclude_none=True) if config.evidence else {}
     request = {"config": str(path), "layers": list(layers) if layers else None, "device": device}
     return replace(_note_inputs(report, places, pins, request), declared=declared)
 
 
-def audit_folders(
-    places: Places, settings: AuditSettings, *, search: Searcher = find_neighbors, pin: Pin = PinnedInputs
-) -> Report:
+def audit_folders(places: Places, settings: AuditSettings, *, search: Searcher = find_neighbors) -> Report:
     """Audit folders of embeddings, by model, and a file of groups under "groups". Other arguments as `audit_config`.
 
     Raises:
         InputError: As `audit`.
         FileFormatError: A file that cannot be read safely, or that is written to meanwhile.
     """
-    pins = pin(places)
-    report = _audit_rows(places, settings, search, None)
+    with PinnedInputs(places) as pins:
+        report = _audit_rows(places, settings, search, None)
     named = {name: apply_to_each(str, place) for name, place in places.items()}
     return _note_inputs(report, places, pins, {"embeddings": named})
 
 
-def repeat(report: Report, *, search: Callable[[str | None], Searcher], pin: Pin = PinnedInputs) -> Report:
+def repeat(report: Report, *, search: Callable[[str | None], Searcher]) -> Report:
     """The same audit again, from the inputs that a report names and with its settings.
 
     Args:
         report: Of `audit_config` or `audit_folders`, now or long ago.
         search: Gives who searches neighbours on a device.
-        pin: As `audit_config`.
 
     Raises:
         InputError: The report does not say how to repeat it.
@@ -114,11 +109,10 @@ def repeat(report: Report, *, search: Callable[[str | None], Searcher], pin: Pin
             layers=request.get("layers"),
             device=device,
             search=search(device),
-            pin=pin,
         )
     if isinstance(request, Mapping) and isinstance(request.get("embeddings"), Mapping):
         places = {str(name): apply_to_each(Path, at) for name, at in request["embeddings"].items()}
-        return audit_folders(places, report.settings, search=search(None), pin=pin)
+        return audit_folders(places, report.settings, search=search(None))
     raise InputError(
         "report must say how to repeat it; got one that was made in Python, from arrays. "
         "Audit the same arrays again and compare the two reports."
@@ -141,8 +135,7 @@ def _list_code(config: AuditConfig, folder: Path) -> dict[str, list[Path]]:
 
 
 def _note_inputs(report: Report, files: Places, pins: PinnedInputs, request: Mapping[str, Any]) -> Report:
-    """Add where the inputs lie and what they hash to, if they are still what they were before they were read."""
-    pins.check()
+    """Add where the inputs lie and what they hash to."""
     noted: dict[str, str] = {}
     for name, place in files.items():
         for number, one in enumerate(place if isinstance(place, list) else [place], 1):

@@ -12,7 +12,6 @@ import typer
 from typer.core import TyperCommand
 
 from ruler.cli.executors import choose_cluster
-from ruler.cli.shrinking import pin_inputs
 from ruler.core.errors import InputError
 from ruler.core.files import check_writable
 from ruler.core.terminal import show_json
@@ -157,7 +156,6 @@ def audit(
                 layers=layer,
                 device=device,
                 search=search,
-                pin=pin_inputs,
                 progress=not quiet,
             )
         else:
@@ -167,7 +165,7 @@ def audit(
                 )
             named = {"unlearned": unlearned, "oracle": oracle, "original": original, "groups": groups}
             places = {name: place for name, place in named.items() if place}
-            report = audit_folders(places, AuditSettings(**options), search=search, pin=pin_inputs)
+            report = audit_folders(places, AuditSettings(**options), search=search)
     _tell(report, out, key, extras, as_json=as_json, quiet=quiet)
     is_allowed = allow_inconclusive and report.verdict == "inconclusive"
     raise typer.Exit(0 if is_allowed else _EXIT_OF[report.verdict])

@@ -6,8 +6,6 @@ from typing import Annotated
 
 import typer
 
-from ruler.cli.shrinking import pin_inputs
-
 EXAMPLE = "Example: ruler verify report --key ruler-key.pub.pem"
 _WORDS = {True: "holds", False: "DOES NOT HOLD", None: "not checked"}
 _FAULT = 1
@@ -43,7 +41,7 @@ def verify(
         from ruler.auditing.seal.rerun import check_rerun
         from ruler.neighbors import find_neighbors
 
-        checks += check_rerun(folder, search=lambda device: partial(find_neighbors, device=device), pin=pin_inputs)
+        checks += check_rerun(folder, search=lambda device: partial(find_neighbors, device=device))
     for check in checks:
         typer.echo(f"{_WORDS[check.holds]:>13}  {check.name}: {show_text(check.message)}")
     n_faults = sum(check.holds is False for check in checks)

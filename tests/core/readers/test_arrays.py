@@ -64,6 +64,28 @@ def test_tensors_may_be_mapped(tmp_path):
     assert torch.equal(read_torch(tmp_path / "old.pt", is_mapped=True), torch.eye(3))
 
 
+def write_header(path, shape, descr):
+    with path.open("wb") as stream:
+        np.lib.format.write_array_header_1_0(stream, {"descr": descr, "fortran_order": False, "shape": shape})
+
+
+@pytest.mark.parametrize("version", [b"\x02\x00", b"\x03\x00"])
+def test_a_header_of_gigabytes_takes_none(tmp_path, version):
+    (tmp_path / "a.npy").write_bytes(b"\x93NUMPY" + version + b"\xff\xff\xff\x7f" + b"{" * 100)
+    with pytest.raises(FileFormatError, match=r"a\.npy must have a header .* it claims 2,147,483,647\. Write it again"):
+        open_npy(tmp_path / "a.npy")
+
+
+def test_texts_of_no_letters_are_refused_however_many_there_are(tmp_path):
+    write_header(tmp_path / "a.npy", (2**31,), "<U0")
+    with pytest.raises(FileFormatError, match=r"a\.npy must hold numbers or text; got <U0, which holds nothing"):
+        open_npy(tmp_path / "a.npy")
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        archive.writestr("forget.npy", (tmp_path / "a.npy").read_bytes())
+    with pytest.raises(FileFormatError, match="must hold as many numbers as it claims"):
+        read_npz(tmp_path / "a.npz")
+
+
 def test_a_header_that_promises_more_than_any_memory(tmp_path):
     header = io.BytesIO()
     np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": (10**15,)})

@@ -34,6 +34,19 @@ def test_every_file_that_is_read_is_described(folder):
     PinnedInputs({"unlearned": folder}).check()
 
 
+def test_as_a_context_they_are_checked_at_its_end_unless_something_else_failed(folder):
+    with pytest.raises(FileFormatError, match="it was written to"), PinnedInputs({"unlearned": folder}):
+        (folder / "forget.npy").touch()
+    pins = PinnedInputs({"unlearned": folder})
+    (folder / "forget.npy").unlink()
+    with pytest.raises(FileNotFoundError), pins:
+        (folder / "forget.npy").stat()
+    (folder / "forget.npy").touch()
+    with PinnedInputs({"unlearned": folder}) as pins:
+        pass
+    assert len(pins.describe()["unlearned"]) == 3
+
+
 def change_and_restore(path):
     found = path.stat()
     content = path.read_bytes()

@@ -8,27 +8,25 @@ from typing import Any
 
 from ruler.auditing.report.document import write_document
 from ruler.auditing.report.files import load_report, write_records
-from ruler.auditing.request import Pin, repeat
+from ruler.auditing.request import repeat
 from ruler.auditing.seal.check import Check
 from ruler.auditing.seal.manifest import find_digests, hash_bytes
 from ruler.core.errors import RulerError
-from ruler.core.readers.pins import PinnedInputs
 from ruler.neighbors import Searcher
 
 _MOST_NAMED = 5
 
 
-def check_rerun(folder: Path, *, search: Callable[[str | None], Searcher], pin: Pin = PinnedInputs) -> Iterator[Check]:
+def check_rerun(folder: Path, *, search: Callable[[str | None], Searcher]) -> Iterator[Check]:
     """Audit again what the report names, and compare; only the time of the audit may differ.
 
     Args:
         folder: Of the report. Its inputs are looked for where they were, relative to the current folder.
         search: Gives who searches neighbours on a device.
-        pin: Hashes the inputs before they are read.
     """
     try:
         saved = load_report(folder)
-        again = repeat(saved, search=search, pin=pin)
+        again = repeat(saved, search=search)
     except RulerError as error:
         yield Check("rerun", False, f"The audit could not be repeated. {error}")
         return

@@ -18,6 +18,8 @@ from ruler.core.readers.bounds import check_unfolded_size
 from ruler.core.readers.safety import reading_safely
 
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+_MOST_HEADER_BYTES = 1 << 16
+_AGAIN = "Write it again."
 _PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
@@ -28,7 +30,15 @@ def open_npy(path: Path) -> npt.NDArray[Any]:
         FileFormatError: No such file, a truncated one, or one of pickled objects.
     """
     with reading_safely(path):
-        return np.lib.format.open_memmap(path, mode="r")
+        with path.open("rb") as stream:  # NumPy takes memory for a header of any length that is claimed
+            major, _ = np.lib.format.read_magic(stream)
+            n_bytes = int.from_bytes(stream.read(2 if major == 1 else 4), "little")
+        if n_bytes > _MOST_HEADER_BYTES:
+            raise FileFormatError(f"{path} must have a header of some hundred bytes; it claims {n_bytes:,}. {_AGAIN}")
+        array = np.lib.format.open_memmap(path, mode="r")
+        if array.dtype.itemsize == 0:  # any number of them fits into no bytes at all
+            raise FileFormatError(f"{path} must hold numbers or text; got {array.dtype}, which holds nothing. {_AGAIN}")
+        return array
 
 
 class NpzArrays(Mapping[str, npt.NDArray[Any]]):
@@ -66,7 +76,7 @@ class NpzArrays(Mapping[str, npt.NDArray[Any]]):
                     f"{path} must hold numbers and text only; entry {entry.filename!r} holds pickled objects, which "
                     "are not opened. Save plain arrays."
                 )
-            if math.prod(shape) * dtype.itemsize != entry.file_size - stream.tell():
+            if dtype.itemsize == 0 or math.prod(shape) * dtype.itemsize != entry.file_size - stream.tell():
                 raise FileFormatError(
                     f"{path} must hold as many numbers as it claims; entry {entry.filename!r} does not."
                 )
@@ -77,7 +87,7 @@ def check_packing(archive: zipfile.ZipFile, path: Path) -> None:
     """Refuse archives that are packed otherwise than by deflate: others take memory by what the file claims."""
     odd = [entry.filename for entry in archive.infolist() if entry.compress_type not in _PACKINGS]
     if odd:
-        raise FileFormatError(f"{path} must be stored or deflated; entry {odd[0]!r:.80} is not. Write it again.")
+        raise FileFormatError(f"{path} must be stored or deflated; entry {odd[0]!r:.80} is not. {_AGAIN}")
 
 
 @contextmanager

@@ -4,12 +4,14 @@ import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from ruler.core.errors import FileFormatError
 from ruler.core.files import hash_file
 from ruler.core.readers.safety import reading_safely
+from ruler.core.readers.shrinking import telling_of_shrunk_files
 
 READ_ENDINGS = (
     *(".npy", ".npz", ".parquet", ".safetensors", ".pt", ".pth", ".arrow"),
@@ -34,6 +36,8 @@ class _Pin:
 class PinnedInputs:
     """Files and folders, hashed when this is made and again by `check`.
 
+    As a context, it checks them at its end, and says meanwhile which one became shorter if that ends the process.
+
     Args:
         places: By name, such as ``unlearned``, the file or folder, or several.
 
@@ -51,12 +55,22 @@ class PinnedInputs:
 
     def __init__(self, places: Mapping[str, Path | Iterable[Path]]) -> None:
         self._files: dict[str, dict[Path, str]] = {}
+        self._watch = ExitStack()
         for name, place in places.items():
             for number, one in enumerate([place] if isinstance(place, Path) else place, 1):
                 with reading_safely(one):
                     self._files[name if number == 1 else f"{name} {number}"] = dict(_list_files(one))
         paths = {path for files in self._files.values() for path in files}
         self._pins = dict(zip(paths, _hash_all(paths), strict=True))
+
+    def __enter__(self) -> "PinnedInputs":
+        self._watch.enter_context(telling_of_shrunk_files(self.find_shrunk))
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._watch.close()
+        if kind is None:
+            self.check()
 
     def check(self) -> None:
         """Hash all again.

@@ -195,7 +195,7 @@ def test_the_contract_finds_what_is_broken(noise: str) -> None:
         ({"reads": ()}, r"reads must name 'retain', 'forget' or both, each once; got \(\)"),
         ({"reads": ("forget", "forget")}, "reads must name"),
         ({"reads": ("held_out",)}, "reads must name"),
-        ({"make_objective": None}, "make_objective or edit must be given, and not both"),
+        ({"make_objective": None}, "exactly one of make_objective, make_plan and edit must be given"),
         ({"settings": ScrubSettings()}, "settings must be a subclass of UnlearningSettings; got ScrubSettings"),
     ],
 )

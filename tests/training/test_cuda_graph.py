@@ -174,6 +174,7 @@ def test_a_captured_run_equals_the_plain_one(case: str, monkeypatch: pytest.Monk
     ("method", "kind"),
     [
         *((name, kind) for name, method in METHODS.items() if method.kind == "any" for kind in ("images", "sentences")),
+        *((name, "images") for name, method in METHODS.items() if method.kind == "classifier" and not method.edit),
         *((name, "completions") for name, method in METHODS.items() if method.kind != "classifier"),
     ],
 )

@@ -24,6 +24,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from ruler.core.errors import InputError
+from ruler.models.ft_transformer import FTTransformer
 from ruler.models.tabular_mlp import TabularMLP
 from ruler.training.classifier import train_classifier
 from ruler.training.ensemble import EnsembleMember, train_ensemble
@@ -83,7 +84,7 @@ def make_example(kind: str) -> tuple[nn.Module, Records]:
     if kind in ("any", "classifier"):
         settings = TrainingSettings(epochs=10)
         model: nn.Module = train_classifier(lambda: TabularMLP(4), (_ROWS, _LABELS), seed=0, settings=settings)
-        return model, {"forget": (_ROWS[:8], _LABELS[:8]), "retain": (_ROWS[8:], _LABELS[8:])}
+        return model, {"forget": (_ROWS[:5], _LABELS[:5]), "retain": (_ROWS[5:], _LABELS[5:])}
     torch.manual_seed(0)
     model = learn_by_heart(TinyLanguageModel())
     forget: Any = make_completions(8, 1)
@@ -148,12 +149,12 @@ def check_repeatability(name: str, original: nn.Module, records: Records) -> Non
         settings = method.settings(seed=seed, batch_size=batch_size, epochs=2)
         return flatten(_unlearn(name, original, records, settings))
 
-    for batch_size in (None, 6):
+    for batch_size in (None, 4):
         torch.manual_seed(0)
         first = run(1, batch_size)
         torch.manual_seed(1)
         assert torch.equal(run(1, batch_size), first), f"{name} must depend on settings.seed and nothing else"
-    if method.make_objective is not None:
+    if method.edit is None:
         assert not torch.equal(run(2, batch_size), first), f"{name} must shuffle mini batches by settings.seed"
     first = run(1)
     try:
@@ -164,16 +165,18 @@ def check_repeatability(name: str, original: nn.Module, records: Records) -> Non
 
 
 def check_sources(name: str, records: Records) -> None:
-    """Datasets and loaders will do for records, and convolutions with batch normalisation for a model."""
+    """Datasets and loaders will do for records, and convolutions, batch normalisation and attention for a model."""
     torch.manual_seed(0)
-    model = nn.Sequential(
+    convolutions = nn.Sequential(
         nn.Unflatten(1, (1, 2, 2)), nn.Conv2d(1, 3, 2), nn.BatchNorm2d(3), nn.Flatten(), nn.Linear(3, 2)
     )
-    forget = DataLoader(TensorDataset(*records["forget"]), batch_size=4)
+    forget = DataLoader(TensorDataset(*records["forget"]), batch_size=5)
     settings = METHODS[name].settings(batch_size=26, epochs=1)
-    unlearned = unlearn(name, model, forget=forget, retain=TensorDataset(*records["retain"]), settings=settings)
-    assert torch.isfinite(flatten(unlearned)).all(), f"{name} must leave finite weights"
-    assert not torch.equal(flatten(unlearned), flatten(model)), f"{name} must change the weights"
+    for model in (convolutions, FTTransformer(4)):
+        unlearned = unlearn(name, model, forget=forget, retain=TensorDataset(*records["retain"]), settings=settings)
+        assert torch.isfinite(flatten(unlearned)).all(), f"{name} must leave finite weights"
+        if METHODS[name].edit is None:  # a method that picks weights may find none in so small a model
+            assert not torch.equal(flatten(unlearned), flatten(model)), f"{name} must change the weights"
 
 
 def check_sentences(name: str) -> None:

@@ -32,6 +32,7 @@ def optimize(
     seed: int = 0,
     progress: bool = False,
     on_epoch: Callable[[int, float], None] | None = None,
+    after_step: Callable[[nn.Module], None] | None = None,
 ) -> tuple[float, ...]:
     """Minimise ``objective(model, *batches)`` in place, in train mode, where the model lies.
 
@@ -54,6 +55,7 @@ def optimize(
         seed: Of the mini-batch order, of masks and of augmentation.
         progress: Show a bar, if stderr is a terminal.
         on_epoch: Called with (epoch from 1, mean loss) after each epoch.
+        after_step: Called with the model after every step, without gradients; part of the step that is captured.
 
     Returns:
         The mean loss of each epoch.
@@ -77,7 +79,7 @@ def optimize(
     streams = _open_streams(sources, model, settings, seed)
     is_captured = settings.batch_size is not None and can_capture(parameters, streams)
     optimizer = make_optimizer(parameters, settings, is_capturable=is_captured)
-    step = Step(model, objective, optimizer, settings.precision)
+    step = Step(model, objective, optimizer, settings.precision, after_step)
     captured = CapturedStep(step, capture_graph) if is_captured else None
     rates, guard = _list_rates(settings, streams[0]), _Guard(model, settings.loss_bound)
     was_training = [(module, module.training) for module in model.modules()]

@@ -132,14 +132,27 @@ def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
 
 
 class Step:
-    """One step, operation by operation: batches -> the loss before it, detached."""
+    """One step, operation by operation: batches -> the loss before it, detached.
+
+    Args:
+        model: In train mode.
+        objective: Of the model and one batch per source.
+        optimizer: Of the model's parameters.
+        precision: Of the model's products.
+        after: Called with the model after every move of the optimiser, such as to restore weights that must not move.
+    """
 
     def __init__(
-        self, model: nn.Module, objective: Objective, optimizer: torch.optim.Optimizer, precision: str = "float32"
+        self,
+        model: nn.Module,
+        objective: Objective,
+        optimizer: torch.optim.Optimizer,
+        precision: str = "float32",
+        after: Callable[[nn.Module], None] | None = None,
     ) -> None:
         self.model, self.optimizer = model, optimizer
         self.device = device_of(model)
-        self._objective, self._precision = objective, precision
+        self._objective, self._precision, self._after = objective, precision, after
 
     def compute_loss(self, batches: tuple[Batch, ...]) -> torch.Tensor:
         """The loss, with old gradients gone."""
@@ -151,6 +164,9 @@ class Step:
         """Its gradient, and the optimiser's move along it."""
         loss.backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
+        if self._after is not None:
+            with torch.no_grad():
+                self._after(self.model)
 
     def __call__(self, batches: tuple[Batch, ...]) -> torch.Tensor:
         """Both together; the host need not wait for either."""

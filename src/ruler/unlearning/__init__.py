@@ -7,20 +7,28 @@ from ruler.core.errors import InputError
 from ruler.core.registry import Registry
 from ruler.core.seeding import seeded
 from ruler.unlearning.bad_teacher import BAD_TEACHER, BadTeacherSettings
-from ruler.unlearning.ce_u import CE_U, CeUSettings
+from ruler.unlearning.classifier.cf_k import CF_K, CfKSettings
+from ruler.unlearning.classifier.delete import DELETE, DeleteSettings
+from ruler.unlearning.classifier.eu_k import EU_K, EuKSettings
+from ruler.unlearning.classifier.l1_sparse import L1_SPARSE, L1SparseSettings
+from ruler.unlearning.classifier.lfssd import LFSSD, LfssdSettings
+from ruler.unlearning.classifier.random_labels import RANDOM_LABELS, RandomLabelsSettings
+from ruler.unlearning.classifier.salun import SALUN, SalunSettings
+from ruler.unlearning.classifier.ssd import SSD, SsdSettings
 from ruler.unlearning.fine_tuning import FINE_TUNING, FineTuningSettings
 from ruler.unlearning.gradient_ascent import GRADIENT_ASCENT, GradientAscentSettings
-from ruler.unlearning.gradient_difference import GRADIENT_DIFFERENCE, GradientDifferenceSettings
-from ruler.unlearning.idk_dpo import IDK_DPO, IdkDpoSettings, draw_refusals
-from ruler.unlearning.method import LanguageSettings, Method, Terms, UnlearningSettings
+from ruler.unlearning.language.ce_u import CE_U, CeUSettings
+from ruler.unlearning.language.gradient_difference import GRADIENT_DIFFERENCE, GradientDifferenceSettings
+from ruler.unlearning.language.idk_dpo import IDK_DPO, IdkDpoSettings, draw_refusals
+from ruler.unlearning.language.npo import NPO, NpoSettings
+from ruler.unlearning.language.rmu import RMU, RmuSettings
+from ruler.unlearning.language.satimp import SATIMP, SatImpSettings
+from ruler.unlearning.language.simnpo import SIMNPO, SimNpoSettings
+from ruler.unlearning.language.undial import UNDIAL, UndialSettings
+from ruler.unlearning.language.wga import WGA, WgaSettings
+from ruler.unlearning.method import ClassifierSettings, LanguageSettings, Method, Plan, Terms, UnlearningSettings
 from ruler.unlearning.neggrad_plus import NEGGRAD_PLUS, NegGradPlusSettings
-from ruler.unlearning.npo import NPO, NpoSettings
-from ruler.unlearning.rmu import RMU, RmuSettings
-from ruler.unlearning.satimp import SATIMP, SatImpSettings
 from ruler.unlearning.scrub import SCRUB, ScrubSettings
-from ruler.unlearning.simnpo import SIMNPO, SimNpoSettings
-from ruler.unlearning.undial import UNDIAL, UndialSettings
-from ruler.unlearning.wga import WGA, WgaSettings
 
 if TYPE_CHECKING:
     from torch import nn
@@ -31,18 +39,28 @@ __all__ = [
     "METHODS",
     "BadTeacherSettings",
     "CeUSettings",
+    "CfKSettings",
+    "ClassifierSettings",
+    "DeleteSettings",
+    "EuKSettings",
     "FineTuningSettings",
     "GradientAscentSettings",
     "GradientDifferenceSettings",
     "IdkDpoSettings",
+    "L1SparseSettings",
     "LanguageSettings",
+    "LfssdSettings",
     "Method",
     "NegGradPlusSettings",
     "NpoSettings",
+    "Plan",
+    "RandomLabelsSettings",
     "RmuSettings",
+    "SalunSettings",
     "SatImpSettings",
     "ScrubSettings",
     "SimNpoSettings",
+    "SsdSettings",
     "Terms",
     "UndialSettings",
     "UnlearningSettings",
@@ -59,6 +77,14 @@ METHODS: Registry[Method[Any]] = Registry(
         "fine_tuning": FINE_TUNING,
         "scrub": SCRUB,
         "bad_teacher": BAD_TEACHER,
+        "random_labels": RANDOM_LABELS,
+        "salun": SALUN,
+        "l1_sparse": L1_SPARSE,
+        "ssd": SSD,
+        "lfssd": LFSSD,
+        "delete": DELETE,
+        "cf_k": CF_K,
+        "eu_k": EU_K,
         "gradient_difference": GRADIENT_DIFFERENCE,
         "npo": NPO,
         "simnpo": SIMNPO,
@@ -134,9 +160,31 @@ def unlearn(
         student = copy.deepcopy(model)
         if chosen.edit is not None:
             chosen.edit(student, records, settings)
-        elif chosen.make_objective is not None:
-            objective = chosen.make_objective(model, settings)
-            optimize(student, objective, records, settings, seed=settings.seed, progress=progress)
+            return student
+        if chosen.make_plan is not None:
+            plan = chosen.make_plan(student, records, settings)
+        else:
+            assert chosen.make_objective is not None
+            plan = Plan(chosen.make_objective(model, settings))
+        frozen = [
+            value
+            for name, value in student.named_parameters()
+            if value.requires_grad and plan.trained is not None and name not in plan.trained
+        ]
+        for value in frozen:
+            value.requires_grad_(False)
+        optimize(
+            student,
+            plan.objective,
+            plan.records or records,
+            settings,
+            seed=settings.seed,
+            progress=progress,
+            on_epoch=plan.on_epoch,
+            after_step=plan.after_step,
+        )
+        for value in frozen:
+            value.requires_grad_(True)
     return student
 
 

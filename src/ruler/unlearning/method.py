@@ -41,6 +41,15 @@ class UnlearningSettings(TrainingSettings):
 
 
 @dataclass(frozen=True)
+class ClassifierSettings(UnlearningSettings):
+    """How methods of others for classifiers are run: SGD in mini batches, as their public code does it."""
+
+    batch_size: int | None = 128
+    optimizer: str = "sgd"
+    momentum: float = 0.9
+
+
+@dataclass(frozen=True)
 class LanguageSettings(UnlearningSettings):
     """How methods for language models are run: the rate, epochs and batch of their public code (open-unlearning)."""
 
@@ -71,6 +80,26 @@ class Terms:
 
 
 @dataclass(frozen=True)
+class Plan:
+    """What a method does that needs more than a loss.
+
+    Args:
+        objective: Of the student and one batch per entry of the method's ``reads``.
+        records: What to read instead of the given records, by side; None for those.
+        trained: Names of the parameters that are trained; None for all that the model trains.
+        after_step: Called with the student after every step of the optimiser.
+        on_epoch: Called with (epoch from 1, mean loss) after each epoch. What it changes for the objective must be a
+            tensor that is filled in place, since steps may be captured.
+    """
+
+    objective: "Objective"
+    records: "Mapping[str, Source] | None" = None
+    trained: tuple[str, ...] | None = None
+    after_step: "Callable[[nn.Module], None] | None" = None
+    on_epoch: Callable[[int, float], None] | None = None
+
+
+@dataclass(frozen=True)
 class Method(Generic[S]):
     """An unlearning method with all that other rooms need to know of it.
 
@@ -83,8 +112,10 @@ class Method(Generic[S]):
         reads: Which records it reads, in the order of the forward passes; an epoch is one pass over the first.
         make_objective: (original model, settings) -> objective, a function of the student and of one batch per entry of
             ``reads`` that returns the loss to minimise.
+        make_plan: (student, records by side, settings) -> `Plan`, for a loss that needs other labels, fewer parameters
+            or the time; may change the student, which is still the original's copy, before it is trained.
         edit: (student, records by side, settings) -> None, for a method that minimises no loss: changes the student in
-            place. Give this or ``make_objective``.
+            place. Give exactly one of the three.
         terms: The same loss as weights, for many small models at once; None if it is no such sum.
         short: Abbreviation for an axis; by default the title.
         colour: In figures.
@@ -108,6 +139,7 @@ class Method(Generic[S]):
     reads: tuple[Side, ...]
     make_objective: "Callable[[nn.Module, S], Objective] | None" = None
     edit: "Callable[[nn.Module, Mapping[str, Source], S], None] | None" = None
+    make_plan: "Callable[[nn.Module, Mapping[str, Source], S], Plan] | None" = None
     terms: Callable[[S], Terms] | None = None
     short: str = ""
     colour: str = "#444444"
@@ -117,8 +149,10 @@ class Method(Generic[S]):
     grid: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if (self.make_objective is None) == (self.edit is None):
-            raise InputError(f"make_objective or edit must be given, and not both; got {self.title!r} otherwise.")
+        if sum(way is not None for way in (self.make_objective, self.edit, self.make_plan)) != 1:
+            raise InputError(
+                f"exactly one of make_objective, make_plan and edit must be given; got {self.title!r} otherwise."
+            )
         if not self.reads or len(set(self.reads)) != len(self.reads) or not {"retain", "forget"}.issuperset(self.reads):
             raise InputError(f"reads must name 'retain', 'forget' or both, each once; got {self.reads!r}.")
         if not (isinstance(self.settings, type) and issubclass(self.settings, UnlearningSettings)):

@@ -36,7 +36,7 @@ def make_objective(original: "nn.Module", settings: UndialSettings) -> "Objectiv
 
     from ruler.training.steps import compute_logits
     from ruler.unlearning.distillation import freeze_copy
-    from ruler.unlearning.language import mean_over_asked, shift_true_logits
+    from ruler.unlearning.language.losses import mean_over_asked, shift_true_logits
 
     teacher = freeze_copy(original)
 

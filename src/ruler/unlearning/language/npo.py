@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ruler.core.checks import check_number
-from ruler.unlearning.gradient_difference import GradientDifferenceSettings
+from ruler.unlearning.language.gradient_difference import GradientDifferenceSettings
 from ruler.unlearning.method import Method
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def make_objective(original: "nn.Module", settings: NpoSettings) -> "Objective":
 
     from ruler.training.steps import cross_entropy
     from ruler.unlearning.distillation import freeze_copy
-    from ruler.unlearning.language import compute_record_losses
+    from ruler.unlearning.language.losses import compute_record_losses
 
     reference, beta = freeze_copy(original), settings.beta
 

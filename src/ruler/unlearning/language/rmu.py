@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ruler.core.checks import check_number
 from ruler.core.errors import InputError
-from ruler.unlearning.gradient_difference import GradientDifferenceSettings
+from ruler.unlearning.language.gradient_difference import GradientDifferenceSettings
 from ruler.unlearning.method import Method
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def make_objective(original: "nn.Module", settings: RmuSettings) -> "Objective":
 
     from ruler.training.batches import device_of
     from ruler.unlearning.distillation import freeze_copy
-    from ruler.unlearning.language import find_blocks, mean_over_asked, read_hidden
+    from ruler.unlearning.language.losses import find_blocks, mean_over_asked, read_hidden
 
     n_blocks = len(find_blocks(original))
     layer = n_blocks // 4 if settings.layer is None else settings.layer

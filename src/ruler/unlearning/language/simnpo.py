@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ruler.core.checks import check_number
+from ruler.unlearning.language.npo import NpoSettings
 from ruler.unlearning.method import Method
-from ruler.unlearning.npo import NpoSettings
 
 if TYPE_CHECKING:
     import torch
@@ -39,7 +39,7 @@ def make_objective(original: "nn.Module", settings: SimNpoSettings) -> "Objectiv
     from torch.nn.functional import logsigmoid
 
     from ruler.training.steps import cross_entropy
-    from ruler.unlearning.language import compute_record_losses, count_asked
+    from ruler.unlearning.language.losses import compute_record_losses, count_asked
 
     beta = settings.beta
 

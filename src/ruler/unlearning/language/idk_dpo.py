@@ -8,8 +8,8 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ruler.unlearning.language.npo import NpoSettings
 from ruler.unlearning.method import Method
-from ruler.unlearning.npo import NpoSettings
 
 if TYPE_CHECKING:
     import torch
@@ -57,7 +57,7 @@ def make_objective(original: "nn.Module", settings: IdkDpoSettings) -> "Objectiv
 
     from ruler.training.steps import cross_entropy
     from ruler.unlearning.distillation import freeze_copy
-    from ruler.unlearning.language import compute_record_losses
+    from ruler.unlearning.language.losses import compute_record_losses
 
     reference, beta = freeze_copy(original), settings.beta
 

@@ -24,7 +24,7 @@ from ruler.unlearning import (
     WgaSettings,
     draw_refusals,
 )
-from ruler.unlearning.language import find_blocks, read_hidden
+from ruler.unlearning.language.losses import find_blocks, read_hidden
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 N_TOKENS = 40

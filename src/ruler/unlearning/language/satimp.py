@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ruler.core.checks import check_number
-from ruler.unlearning.gradient_difference import GradientDifferenceSettings
+from ruler.unlearning.language.gradient_difference import GradientDifferenceSettings
 from ruler.unlearning.method import Method
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class SatImpSettings(GradientDifferenceSettings):
 def make_objective(original: "nn.Module", settings: SatImpSettings) -> "Objective":
     """Mean over forget tokens of -gamma p^b1 (1 - p)^b2 NLL, p without gradient, plus w NLL(retain)."""
     from ruler.training.steps import compute_logits, cross_entropy
-    from ruler.unlearning.language import compute_token_losses, mean_over_asked
+    from ruler.unlearning.language.losses import compute_token_losses, mean_over_asked
 
     def objective(student: "nn.Module", forget: "Batch", retain: "Batch") -> "torch.Tensor":
         inputs, labels = forget

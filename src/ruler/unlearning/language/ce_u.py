@@ -33,7 +33,7 @@ def make_objective(original: "nn.Module", settings: CeUSettings) -> "Objective":
     """Mean over forget tokens of the cross-entropy to the student's own softmax, true token at minus infinity."""
     from ruler.training.sentences import NOT_ASKED
     from ruler.training.steps import compute_logits
-    from ruler.unlearning.language import mean_over_asked, shift_true_logits
+    from ruler.unlearning.language.losses import mean_over_asked, shift_true_logits
 
     def objective(student: "nn.Module", forget: "Batch") -> "torch.Tensor":
         inputs, labels = forget

@@ -1,0 +1,1 @@
+"""Methods of others for classifiers, one file each."""

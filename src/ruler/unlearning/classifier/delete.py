@@ -1,0 +1,53 @@
+"""DELETE (Zhou et al., 2025): follow the original without the true class, on the forget records alone."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ruler.unlearning.method import ClassifierSettings, Method
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from ruler.training.batches import Batch
+    from ruler.training.steps import Objective
+
+
+@dataclass(frozen=True)
+class DeleteSettings(ClassifierSettings):
+    """Twenty epochs on the forget records."""
+
+    epochs: int = 20
+    learning_rate: float = 1e-4
+
+
+def make_objective(original: "nn.Module", settings: DeleteSettings) -> "Objective":
+    """KL(softmax of the original's logits, true class at minus infinity || student) on the forget records."""
+    import torch
+    from torch.nn.functional import kl_div
+
+    from ruler.training.steps import compute_logits
+    from ruler.unlearning.distillation import freeze_copy
+
+    teacher = freeze_copy(original)
+
+    def objective(student: "nn.Module", forget: "Batch") -> "torch.Tensor":
+        inputs, labels = forget
+        with torch.no_grad():
+            target = compute_logits(teacher, inputs).scatter(1, labels[:, None], -float("inf")).softmax(1)
+        return kl_div(compute_logits(student, inputs).log_softmax(1), target, reduction="batchmean")
+
+    return objective
+
+
+DELETE = Method(
+    title="DELETE",
+    colour="#C44E52",
+    settings=DeleteSettings,
+    reads=("forget",),
+    make_objective=make_objective,
+    kind="classifier",
+    formula="KL(original without the true class, student) on forget",
+    source="Zhou et al. 2025; DELETE",
+    grid={"learning_rate": (1e-4, 1e-3, 1e-2)},
+)

@@ -1,0 +1,69 @@
+"""Records and layers of a classifier, as its methods need them: all records at once, wrong labels, the last layers."""
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+
+from ruler.core.errors import InputError
+from ruler.training.batches import Batches
+from ruler.training.steps import compute_logits
+
+if TYPE_CHECKING:
+    from ruler.training.batches import Source
+
+Pair = tuple[torch.Tensor, torch.Tensor]
+
+
+def gather_pair(source: "Source", model: nn.Module) -> Pair:
+    """All records of a source in one pair (X, y), on the model's device.
+
+    Raises:
+        InputError: Inputs that are not one tensor.
+    """
+    batches = list(Batches(source, model))
+    if not all(isinstance(inputs, torch.Tensor) for inputs, _ in batches):
+        raise InputError("records must be pairs of one input tensor and labels; got inputs of several parts.")
+    return torch.cat([inputs for inputs, _ in batches]), torch.cat([labels for _, labels in batches])
+
+
+def draw_wrong_labels(pair: Pair, model: nn.Module, seed: int) -> Pair:
+    """The same inputs, each with a class drawn evenly from those that it does not have.
+
+    Example:
+        >>> inputs, labels = torch.eye(3), torch.tensor([0, 1, 2])
+        >>> (draw_wrong_labels((inputs, labels), nn.Linear(3, 3), seed=0)[1] == labels).any().item()
+        False
+    """
+    inputs, labels = pair
+    with torch.no_grad():
+        n_classes = compute_logits(model, inputs[:2]).shape[-1]
+    moves = torch.randint(1, n_classes, labels.shape, generator=torch.Generator().manual_seed(seed))
+    return inputs, (labels + moves.to(labels.device)) % n_classes
+
+
+def list_last_layers(model: nn.Module, n_layers: int) -> list[str]:
+    """Names of the modules from the n-th last one with a weight matrix on, in the order in which they were made.
+
+    Raises:
+        InputError: The model has fewer such layers.
+
+    Example:
+        >>> list_last_layers(nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2), nn.Linear(2, 2), nn.LayerNorm(2)), 1)
+        ['2', '3']
+    """
+    owners = [name for name, module in model.named_modules() if any(True for _ in module.parameters(recurse=False))]
+    modules = dict(model.named_modules())
+    starts = [
+        place
+        for place, name in enumerate(owners)
+        if any(value.ndim >= 2 for value in modules[name].parameters(recurse=False))
+    ]
+    if n_layers > len(starts):
+        raise InputError(f"n_layers must be at most the model's {len(starts)} layers with a matrix; got {n_layers}.")
+    return owners[starts[-n_layers] :]
+
+
+def list_parameters(model: nn.Module, layers: list[str]) -> tuple[str, ...]:
+    """Names of the parameters that these modules own themselves."""
+    return tuple(name for name, _ in model.named_parameters() if name.rpartition(".")[0] in set(layers))

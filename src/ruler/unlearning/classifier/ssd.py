@@ -1,0 +1,126 @@
+"""SSD, selective synaptic dampening (Foster et al., 2024): shrink weights that matter to the forget records most."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ruler.core.checks import check_number
+from ruler.core.errors import InputError
+from ruler.unlearning.method import Method, UnlearningSettings
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from ruler.training.batches import Source
+
+    Importance = dict[str, torch.Tensor]
+    Pair = tuple[torch.Tensor, torch.Tensor]
+
+_GRADIENTS_AT_ONCE = 1 << 26  # numbers: as many records per pass as these allow
+
+
+@dataclass(frozen=True)
+class SsdSettings(UnlearningSettings):
+    """Dampening without training: epochs, rate, batch and seed are not used. For faces its authors take 50 and 0.1.
+
+    Args:
+        threshold: The paper's alpha: a weight is dampened if its importance to the forget records is so many times that
+            to all records.
+        strength: The paper's lambda: the larger, the less a weight is dampened.
+    """
+
+    threshold: float = 10.0
+    strength: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_number(self.threshold, "threshold", minimum=0, is_strict=True)
+        check_number(self.strength, "strength", minimum=0, is_strict=True)
+
+
+def edit(student: "nn.Module", records: "Mapping[str, Source]", settings: SsdSettings) -> None:
+    """Where F_f > alpha F: weight times min(lambda F / F_f, 1). F is the mean squared gradient of a record's CE."""
+    from torch.nn.functional import cross_entropy
+
+    dampen(student, records, settings, cross_entropy, power=2)
+
+
+def dampen(
+    student: "nn.Module",
+    records: "Mapping[str, Source]",
+    settings: SsdSettings,
+    loss: "Callable[[torch.Tensor, torch.Tensor], torch.Tensor]",
+    *,
+    power: int,
+) -> None:
+    """Dampen by the mean over records of abs(gradient of ``loss``)^power; all records are forget and retain ones.
+
+    Raises:
+        InputError: So many forget records that none of the weights could reach the threshold.
+    """
+    import torch
+
+    from ruler.unlearning.classifier.records import gather_pair
+
+    forget, retain = (gather_pair(records[side], student) for side in ("forget", "retain"))
+    n_forget, n_all = len(forget[1]), len(forget[1]) + len(retain[1])
+    if settings.threshold * n_forget >= n_all:
+        raise InputError(
+            f"threshold must be below {n_all / n_forget:g}, the number of all records per forget record, or no weight "
+            f"can be dampened; got {settings.threshold:g}."
+        )
+    of_forget, of_retain = (sum_gradients(student, pair, loss, power) for pair in (forget, retain))
+    with torch.no_grad():
+        for name, value in student.named_parameters():
+            if name in of_forget:
+                own = of_forget[name] / n_forget
+                overall = (of_forget[name] + of_retain[name]) / n_all
+                factor = (settings.strength * overall / own).clamp(max=1)
+                value.mul_(torch.where(own > settings.threshold * overall, factor, torch.ones_like(factor)))
+
+
+def sum_gradients(
+    model: "nn.Module",
+    pair: "Pair",
+    loss: "Callable[[torch.Tensor, torch.Tensor], torch.Tensor]",
+    power: int,
+) -> "Importance":
+    """Per parameter the sum over records of abs(gradient)^power, each record by itself, in eval mode."""
+    import torch
+    from torch.func import functional_call, grad, vmap
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    named = {name: value.detach() for name, value in model.named_parameters() if value.requires_grad}
+
+    def measure(values: "Importance", inputs: "torch.Tensor", label: "torch.Tensor") -> "torch.Tensor":
+        output = functional_call(model, values, (inputs[None],))
+        return loss(getattr(output, "logits", output), label[None])
+
+    was_training = [(module, module.training) for module in model.modules()]
+    model.eval()
+    sums = {name: torch.zeros_like(value) for name, value in named.items()}
+    n_at_once = max(1, _GRADIENTS_AT_ONCE // max(1, sum(value.numel() for value in named.values())))
+    by_record = vmap(grad(measure), in_dims=(None, 0, 0))
+    for start in range(0, len(pair[1]), n_at_once):
+        stop = start + n_at_once
+        with sdpa_kernel(SDPBackend.MATH):  # fused attention takes one record at a time only
+            found = by_record(named, pair[0][start:stop], pair[1][start:stop])
+        for name, value in found.items():
+            sums[name] += value.detach().abs().pow(power).sum(0)
+    for module, is_training in was_training:
+        module.training = is_training
+    return sums
+
+
+SSD = Method(
+    title="SSD",
+    colour="#4C72B0",
+    settings=SsdSettings,
+    reads=("retain", "forget"),
+    edit=edit,
+    kind="classifier",
+    formula="where F_f > alpha F: weight times min(lambda F / F_f, 1), F mean squared gradients of CE",
+    source="Foster et al. 2024; SUPREME",
+    grid={"threshold": (3.5, 10.0, 50.0), "strength": (0.1, 1.0)},
+)

@@ -1,0 +1,1 @@
+"""Methods for language models, one file each."""

@@ -270,14 +270,17 @@ def _load_prompts(dataset: str, size: str, language_model: str | None) -> Diagno
     tokens = encode_prompts(
         load_tokenizer(folder), texts.prompts, texts.completions, form=PROMPT_FORM, max_tokens=MOST_PROMPT_TOKENS
     )
+    n_train = len(sides[0]) + len(sides[1])
+    present = set(texts.groups[:n_train].tolist())
+    whole = tuple(names for names in sets if present.issuperset(names))
     return DiagnosticData(
         inputs=tokens["input_ids"].numpy(),
         labels=None,
         groups=np.asarray(texts.groups),
-        n_train=len(sides[0]) + len(sides[1]),
+        n_train=n_train,
         n_classes=0,
-        scale=len(texts) / (len(sides[0]) + len(sides[1])),
-        language=Completing(folder, description, tokens["labels"].numpy(), texts, sets),
+        scale=len(texts) / n_train,
+        language=Completing(folder, description, tokens["labels"].numpy(), texts, whole),
     )
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -144,6 +144,8 @@ class TokenBatch:
         places: (m,) the place that predicts it, one before its own.
         targets: (m,) the token.
         slots: (m,) its number among the record's asked tokens.
+        counts: (b,) asked tokens of each record.
+        n_slots: The most of them.
     """
 
     records: Tensor
@@ -152,17 +154,23 @@ class TokenBatch:
     places: Tensor
     targets: Tensor
     slots: Tensor
+    counts: Tensor
+    n_slots: int
 
     def placed(self, device: torch.device) -> "TokenBatch":
         """The same batch on a device."""
-        return TokenBatch(*(getattr(self, name).to(device) for name in self.__dataclass_fields__))
+        parts: dict[str, Any] = {name: part.to(device) for name, part in vars(self).items() if isinstance(part, Tensor)}
+        return replace(self, **parts)
 
     def average(self, values: Tensor) -> Tensor:
-        """Means (b, ...) over each record's asked tokens of values (m, ...)."""
-        shape = (len(self.records), *values.shape[1:])
-        total = torch.zeros(shape, dtype=torch.float32, device=values.device).index_add_(0, self.rows, values.float())
-        counts = torch.bincount(self.rows, minlength=len(self.records))
-        return total / counts.view(-1, *[1] * (values.ndim - 1))
+        """Means (b, ...) over each record's asked tokens of values (m, ...); the same bits every time."""
+        spread = values.new_zeros((len(self.records), self.n_slots, *values.shape[1:]), dtype=torch.float32)
+        spread[self.rows, self.slots] = values.float()
+        return spread.sum(dim=1) / self.counts.view(-1, *[1] * (values.ndim - 1))
+
+    def take_last(self, values: Tensor) -> Tensor:
+        """(b, ...) of values (m, ...), those of each record's last asked token."""
+        return values[self.counts.cumsum(dim=0) - 1].float()
 
 
 def plan_batches(data: Mapping[str, Any], batch_tokens: int, *, extra: int = 0) -> list[TokenBatch]:
@@ -223,5 +231,6 @@ def _cut_batch(tokens: Tensor, labels: Tensor, is_asked: Tensor, records: IndexA
     longest = int(lengths[chosen].max())
     asked = is_asked[chosen, :longest]
     rows, own = asked.nonzero(as_tuple=True)
-    slots = asked.cumsum(dim=1)[rows, own] - 1
-    return TokenBatch(chosen, tokens[chosen, :longest], rows, own - 1, labels[chosen][rows, own], slots)
+    slots, counts = asked.cumsum(dim=1)[rows, own] - 1, asked.sum(dim=1)
+    targets = labels[chosen][rows, own]
+    return TokenBatch(chosen, tokens[chosen, :longest], rows, own - 1, targets, slots, counts, int(counts.max()))

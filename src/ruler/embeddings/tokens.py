@@ -150,8 +150,7 @@ def _read_batch(
         if hidden == "mean":
             vectors.append(batch.average(asked))
         elif hidden == "last":
-            is_last = torch.cat([batch.rows[1:] != batch.rows[:-1], torch.ones_like(batch.rows[:1]) == 1])
-            vectors.append(asked[is_last.nonzero()[:, 0]].float())
+            vectors.append(batch.take_last(asked))
 
     def see(_: str, states: "Tensor") -> None:
         asked = states[batch.rows, batch.places]  # (m, p)

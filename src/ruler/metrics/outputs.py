@@ -35,6 +35,32 @@ def losses(predictions: Predictions, name: str = "predictions") -> FloatArray:
     return value
 
 
+def probabilities(predictions: Predictions, name: str = "predictions") -> FloatArray:
+    """What does the classifier believe of each record? Softmax of the logits, (n, n_classes); errors say ``name``.
+
+    Example:
+        >>> probabilities(Predictions(np.log([[3.0, 1.0]]), np.array([0]))).round(4).tolist()
+        [[0.75, 0.25]]
+    """
+    logits, _ = _check_predictions(predictions, name)
+    shares = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return np.asarray(shares / shares.sum(axis=1, keepdims=True))
+
+
+def margins(predictions: Predictions, name: str = "predictions") -> FloatArray:
+    """How far ahead is the true class? log(p / (1 - p)) of its probability, (n,), without rounding near p = 1.
+
+    Example:
+        >>> margins(Predictions(np.log([[3.0, 1.0]]), np.array([0]))).round(4).tolist()
+        [1.0986]
+    """
+    logits, labels = _check_predictions(predictions, name)
+    rows = np.arange(len(labels))
+    others = logits.copy()
+    others[rows, labels] = -np.inf
+    return np.asarray(logits[rows, labels] - np.logaddexp.reduce(others, axis=1))
+
+
 def membership_inference(forget: Predictions, held_out: Predictions, *, seed: int = 42) -> float:
     """Can an attacker tell forgotten records from never-seen ones by their loss?
 

@@ -59,5 +59,5 @@ def test_what_cannot_be_probed():
     assert "at least two groups" in one.reason
     with pytest.raises(InputError, match="groups must be one per record"):
         linear_probe(rows, rows, ["ann"] * 5)
-    with pytest.raises(InputError, match="layers of forget_states"):
+    with pytest.raises(InputError, match="same layers on both sides"):
         linear_probe(rows, {"b": rows["a"]})

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -9,7 +10,7 @@ import numpy.typing as npt
 from ruler.core.checks import as_matrix
 from ruler.core.errors import InputError
 from ruler.core.types import FloatArray, RowsLike
-from ruler.metrics.peers.peer import Peer, PeerValue
+from ruler.metrics.peers.peer import Peer, PeerValue, average_layers
 
 States = Mapping[str, RowsLike]
 _FEWEST_UNBIASED = 4
@@ -45,22 +46,12 @@ def cka(forget_states: States, oracle_forget_states: States) -> PeerValue:
         >>> cka(states, states).value
         1.0
     """
-    return _average_layers(forget_states, oracle_forget_states, debiased=False)
+    return average_layers(forget_states, oracle_forget_states, linear_cka)
 
 
 def cka_debiased(forget_states: States, oracle_forget_states: States) -> PeerValue:
     """`cka` in the debiased form."""
-    return _average_layers(forget_states, oracle_forget_states, debiased=True)
-
-
-def _average_layers(own: States, other: States, *, debiased: bool) -> PeerValue:
-    if list(own) != list(other) or not own:
-        raise InputError(f"states must be of the same layers in both models; got {len(own)} and {len(other)}.")
-    layers = {name: linear_cka(own[name], other[name], debiased=debiased) for name in own}
-    known = [value for value in layers.values() if not math.isnan(value)]
-    if not known:
-        return PeerValue(math.nan, None, layers, "In every layer all records have the same states.")
-    return PeerValue(float(np.mean(known)), None, layers)
+    return average_layers(forget_states, oracle_forget_states, partial(linear_cka, debiased=True))
 
 
 def _gram(value: RowsLike, name: str) -> FloatArray:

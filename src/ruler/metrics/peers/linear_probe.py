@@ -1,7 +1,7 @@
 """Linear probe: can a linear classifier tell forget from held-out records by their states?"""
 
 import math
-from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy.typing as npt
 from ruler.core.checks import as_matrix
 from ruler.core.errors import InputError
 from ruler.core.types import FloatArray, IndexArray, RowsLike
+from ruler.metrics.peers.cka import States
 from ruler.metrics.peers.peer import Peer, PeerValue
 from ruler.stats.auc import measure_effect
 
@@ -19,8 +20,8 @@ _ENOUGH = 1e-6
 
 
 def linear_probe(
-    forget_states: Mapping[str, RowsLike],
-    held_out_states: Mapping[str, RowsLike],
+    forget_states: States,
+    held_out_states: States,
     forget_groups: npt.ArrayLike | None = None,
     held_out_groups: npt.ArrayLike | None = None,
     *,
@@ -47,29 +48,54 @@ def linear_probe(
         >>> linear_probe(forget, held_out).value > 0.95
         True
     """
-    if list(forget_states) != list(held_out_states) or not forget_states:
-        raise InputError("held_out_states must have the layers of forget_states, at least one; got others.")
-    sides = [
-        np.stack([np.asarray(as_matrix(rows, "states"), dtype=np.float64) for rows in states.values()])
-        for states in (forget_states, held_out_states)
-    ]  # (layers, n, p) each
-    both = zip((forget_groups, held_out_groups), sides, strict=True)
-    folds = [_draw_folds(groups, side.shape[1], seed) for groups, side in both]
+    found = cross_validate(forget_states, held_out_states, forget_groups, held_out_groups, penalty=penalty, seed=seed)
+    if found is None:
+        return PeerValue(math.nan, reason="A probe needs at least two groups of forget and of held-out records.")
+    layers = dict(zip(forget_states, found.aucs.tolist(), strict=True))
+    return PeerValue(float(found.aucs.mean()), None, layers)
+
+
+@dataclass(frozen=True, eq=False)
+class Probed:
+    """How well probes tell two sets of records apart, by layer, on records they were not fitted to.
+
+    Args:
+        aucs: (layers,) mean over folds.
+        entropies: (layers,) cross-entropy in nats, both sets counting the same, mean over folds.
+    """
+
+    aucs: FloatArray
+    entropies: FloatArray
+
+
+def cross_validate(
+    first: States,
+    second: States,
+    first_groups: npt.ArrayLike | None = None,
+    second_groups: npt.ArrayLike | None = None,
+    *,
+    penalty: float = 1.0,
+    seed: int = 0,
+) -> Probed | None:
+    """Fit and try probes, as `linear_probe` describes; None if a set has only one group."""
+    if list(first) != list(second) or not first:
+        raise InputError("states must be of the same layers on both sides, at least one; got others.")
+    grams = np.stack([_make_gram(first[name], second[name]) for name in first])  # (layers, n, n)
+    sizes = [len(np.asarray(next(iter(states.values())))) for states in (first, second)]
+    folds = [_draw_folds(*one, seed) for one in zip((first_groups, second_groups), sizes, strict=True)]
     n_folds = min(int(one.max()) + 1 for one in folds)
     if n_folds < 2:
-        return PeerValue(math.nan, reason="A probe needs at least two groups of forget and of held-out records.")
-    folds = [one % n_folds for one in folds]
-    fold, is_forget = np.concatenate(folds), np.repeat([True, False], [side.shape[1] for side in sides])
-    grams = _make_grams(np.concatenate(sides, axis=1))
-    found = np.zeros((n_folds, len(grams)))
+        return None
+    fold, is_first = np.concatenate([one % n_folds for one in folds]), np.repeat([True, False], sizes)
+    aucs, entropies = np.zeros((n_folds, len(grams))), np.zeros((n_folds, len(grams)))
     for number in range(n_folds):
         train, left = np.flatnonzero(fold != number), np.flatnonzero(fold == number)
-        duals = fit_logistic(grams[:, train[:, None], train], is_forget[train], penalty)
+        duals = fit_logistic(grams[:, train[:, None], train], is_first[train], penalty)
         scores = np.einsum("lij,lj->li", grams[:, left[:, None], train], duals)
-        is_first = is_forget[left]
-        found[number] = [measure_effect(one[is_first], one[~is_first]).value for one in scores]
-    layers = dict(zip(forget_states, found.mean(axis=0).tolist(), strict=True))
-    return PeerValue(float(found.mean()), None, layers)
+        own, other = scores[:, is_first[left]], scores[:, ~is_first[left]]
+        aucs[number] = [measure_effect(*pair).value for pair in zip(own, other, strict=True)]
+        entropies[number] = (np.logaddexp(0, -own).mean(axis=1) + np.logaddexp(0, other).mean(axis=1)) / 2
+    return Probed(aucs.mean(axis=0), entropies.mean(axis=0))
 
 
 def fit_logistic(grams: FloatArray, is_first: npt.NDArray[np.bool_], penalty: float) -> FloatArray:
@@ -111,11 +137,12 @@ def fit_logistic(grams: FloatArray, is_first: npt.NDArray[np.bool_], penalty: fl
     return duals
 
 
-def _make_grams(rows: FloatArray) -> FloatArray:
-    """(layers, n, n) inner products of standardised rows with a constant behind them for the intercept."""
-    spread = rows.std(axis=1, keepdims=True)
-    standard = (rows - rows.mean(axis=1, keepdims=True)) / np.where(spread > 0, spread, 1.0)
-    return np.asarray(standard @ standard.transpose(0, 2, 1) + 1.0)
+def _make_gram(first: RowsLike, second: RowsLike) -> FloatArray:
+    """(n, n) inner products of standardised rows of both sets, with a constant behind them for the intercept."""
+    rows = np.concatenate([np.asarray(as_matrix(one, "states"), dtype=np.float64) for one in (first, second)])
+    spread = rows.std(axis=0)
+    standard = (rows - rows.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    return np.asarray(standard @ standard.T + 1.0)
 
 
 def _draw_folds(groups: Any, n: int, seed: int) -> IndexArray:

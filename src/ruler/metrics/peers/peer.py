@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ruler.core.errors import InputError
-from ruler.core.types import FloatArray
+from ruler.core.types import FloatArray, RowsLike
 
 NEEDS = {
     "forget_tokens": "`TokenReading` of the forget records",
@@ -21,11 +21,27 @@ NEEDS = {
     "held_out_states": "vectors (m, p) of the held-out records by layer",
     "forget_groups": "whose records the forget records are",
     "held_out_groups": "whose records the held-out records are",
+    "retain_groups": "whose records the retain records are",
     "forget_patches": "`PatchReading` of the forget records: the model's states put into the original",
+    "retain_states": "vectors (r, p) of the retain records by layer",
+    "forget_predictions": "`Predictions` for the forget records: logits and true classes",
+    "retain_predictions": "`Predictions` for the retain records",
+    "held_out_predictions": "`Predictions` for the held-out records",
+    "weights": "arrays by name of parameter",
+    "relearn_accuracies": "accuracy on the forget records after 0, 1, 2, ... epochs of training on them again",
     "utility": "probability, ROUGE and truth ratio on retained, real-author and world-fact records",
 }
-"""What metrics are computed from, by name. A prefix says of which model: ``oracle_``, ``original_``; none is the model
-that is judged."""
+"""What metrics are computed from, by name; without a prefix, of the model that is judged."""
+
+PREFIXES = {
+    "oracle_": "of a model that was never trained on the forget records",
+    "original_": "of the model before unlearning",
+    "random_": "of an untrained model of the same kind",
+    "oracles_": "of several oracles, as a list",
+    "originals_": "of several models that were trained on the forget records, as a list",
+    "shadows_": "of several such models after the same unlearning method, as a list",
+}
+"""Whose numbers they are, where not those of the model that is judged."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,3 +123,24 @@ def average_records(records: FloatArray, *, why_none: str = "No record has a val
     """
     known = records[~np.isnan(records)]
     return PeerValue(float(known.mean()) if len(known) else math.nan, records, reason="" if len(known) else why_none)
+
+
+def average_layers(
+    own: Mapping[str, RowsLike], other: Mapping[str, RowsLike], compare: Callable[[RowsLike, RowsLike], float]
+) -> PeerValue:
+    """The mean over layers of what compares the same records in two models, without layers where that is NaN.
+
+    Raises:
+        InputError: Layers that differ.
+
+    Example:
+        >>> average_layers({"a": [[1.0]], "b": [[3.0]]}, {"a": [[1.0]], "b": [[1.0]]}, lambda x, y: x[0][0] - y[0][0])
+        PeerValue(value=1.0, records=None, layers={'a': 0.0, 'b': 2.0}, reason='')
+    """
+    if list(own) != list(other) or not own:
+        raise InputError(f"states must be of the same layers in both models; got {len(own)} and {len(other)}.")
+    layers = {name: compare(own[name], other[name]) for name in own}
+    known = [value for value in layers.values() if not math.isnan(value)]
+    if not known:
+        return PeerValue(math.nan, None, layers, "In every layer all records have the same states.")
+    return PeerValue(float(np.mean(known)), None, layers)

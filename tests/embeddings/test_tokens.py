@@ -6,7 +6,7 @@ import torch
 from tests.embeddings.causal_models import make_gpt2, make_llama, make_records
 
 from ruler.core.errors import InputError, LayerNotFoundError
-from ruler.embeddings.tokens import read_tokens
+from ruler.embeddings.tokens import HEAD_INPUT, read_tokens
 
 MODELS = [make_gpt2, make_llama]
 
@@ -54,10 +54,13 @@ def test_states_and_lens_are_those_of_each_block(make):
     reading = read_tokens(model, data, lens=True, hidden="mean")
     last = read_tokens(model, data, hidden="last").hidden
     norm = model.transformer.ln_f if make is make_gpt2 else model.model.norm
-    assert list(reading.lens) == list(reading.hidden)
+    assert [*reading.lens, HEAD_INPUT] == list(reading.hidden)
     assert len(reading.lens) == 3
     for row, (_, targets, states) in enumerate(read_plainly(model, data)):
-        for number, name in enumerate(list(reading.hidden)[:-1], 1):  # transformers gives the last one normed
+        # transformers gives the last block's states behind the norm
+        np.testing.assert_allclose(reading.hidden[HEAD_INPUT][row], states[-1].mean(dim=0), atol=1e-5)
+        np.testing.assert_allclose(last[HEAD_INPUT][row], states[-1][-1], atol=1e-5)
+        for number, name in enumerate(list(reading.lens)[:-1], 1):
             np.testing.assert_allclose(reading.hidden[name][row], states[number].mean(dim=0), atol=1e-5)
             np.testing.assert_allclose(last[name][row], states[number][-1], atol=1e-5)
             with torch.no_grad():

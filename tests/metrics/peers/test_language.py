@@ -6,6 +6,7 @@ from tests.embeddings.causal_models import make_llama, make_records
 
 from ruler.core.errors import InputError
 from ruler.embeddings.generation import generate_greedily
+from ruler.embeddings.tokens import HEAD_INPUT
 from ruler.metrics.peers import OWN, measure_peers
 from ruler.metrics.peers.language import name_reference, read_language_model
 
@@ -50,7 +51,7 @@ def test_every_metric_of_language_models_has_a_number_in_its_range(everything):
 
 
 def test_parts_are_read_as_they_were_asked_for(everything):
-    assert list(everything["forget_states"]) == list(everything["forget_tokens"].lens)
+    assert list(everything["forget_states"]) == [*everything["forget_tokens"].lens, HEAD_INPUT]
     assert len(everything["perturbed_tokens"]) == 36
     answers = generate_greedily(make_llama(2), DATA["forget"], max_tokens=5)
     assert everything["forget_generations"][0] == " ".join(f"w{token}" for token in answers[0])

@@ -8,35 +8,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.auditing.seal.cases import make_audit
 
-from ruler.auditing import AuditSettings, audit
-from ruler.auditing.findings import GuardFinding, Report
+from ruler.auditing.findings import Report
 from ruler.auditing.report.files import save_report
 from ruler.auditing.seal.check import check_report
 from ruler.auditing.seal.manifest import Manifest, hash_bytes, read_canonical, write_canonical
 from ruler.auditing.seal.signature import make_keys
 from ruler.core.errors import FileFormatError
 
-QUICK = AuditSettings(n_permutations=99)
-
 
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory):
     return make_keys(tmp_path_factory.mktemp("keys"))
-
-
-def make_audit(**options):
-    """An audit of a model that remembers: with an oracle, the original and a warning."""
-    random = np.random.default_rng(0)
-    rows = random.normal(size=(420, 6))
-    models = {}
-    for name, shift in (("unlearned", 0.6), ("oracle", 0.0), ("original", 0.9)):
-        moved = rows + 0.1 * random.normal(size=rows.shape)
-        forget, retain, held_out = np.split(moved, [60, 300])
-        models[name] = (forget + shift, retain, held_out)
-    report = audit(**models, settings=QUICK, **options)
-    warned = GuardFinding("imagined", "warn", "Something is odd.", "Look again.")
-    return replace(report, guards=[*report.guards, warned])
 
 
 @pytest.fixture(scope="module")

@@ -45,16 +45,9 @@ class CausalParts:
 
     def run_head(self, states: Tensor) -> Tensor:
         """Logits (m, n_words) of states (m, p): the whole model runs, and its trunk answers with these states."""
-        trunk, tokens = self.trunk, torch.zeros((1, len(states)), dtype=torch.int64, device=states.device)
-        own = trunk.__dict__.get("forward")  # a library that moves weights about may have put one there
-        trunk.forward = lambda *_, **__: self.answer(states[None])
-        try:
+        tokens = torch.zeros((1, len(states)), dtype=torch.int64, device=states.device)
+        with heads.answering([self.trunk], self.answer(states[None])):
             logits: Tensor = self.model(input_ids=tokens)[0]
-        finally:
-            if own is None:
-                del trunk.forward
-            else:
-                trunk.forward = own
         return logits[0]
 
     def map_logits(self, states: Tensor, score: Callable[[Tensor, slice], Tensor]) -> Tensor:

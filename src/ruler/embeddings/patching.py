@@ -1,7 +1,6 @@
 """Activation patching: what a causal language model says when one layer's states come from another model."""
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -85,6 +84,8 @@ def _patch_batch(target: "CausalParts", source: "CausalParts", batch: "TokenBatc
     """(1 + layers, b) mean log p of the asked tokens: as it is, and with each block's states replaced."""
     import torch
 
+    from ruler.embeddings.heads import answering
+
     given: dict[str, Tensor] = {}
     own: dict[str, Tensor] = {}
 
@@ -101,32 +102,15 @@ def _patch_batch(target: "CausalParts", source: "CausalParts", batch: "TokenBatc
         source.run_trunk(batch.tokens)
     with target.watch(keep(own, lambda states: states.clone())):
         means = [score(target.run_trunk(batch.tokens))]
-    for name in target.blocks:
+    skipped: list[torch.nn.Module] = []
+    for name, block in target.blocks.items():
         states = own.pop(name)
         if given[name].shape[1] != states.shape[2]:
             raise InputError(
                 f"source must have states of the target's width, {states.shape[2]}; got {given[name].shape[1]}."
             )
         states[batch.rows, batch.places] = given.pop(name).to(states.dtype)
-        with _resumed(target, name, states):
+        skipped.append(block)
+        with answering(skipped, (states,) if target.gives_tuples else states):
             means.append(score(target.run_trunk(batch.tokens)))
     return torch.stack(means)
-
-
-@contextmanager
-def _resumed(parts: "CausalParts", layer: str, states: "Tensor") -> Iterator[None]:
-    """Let the trunk continue behind a block as if these states had left it; blocks up to it do not run."""
-    names = list(parts.blocks)
-    skipped = [parts.blocks[name] for name in names[: names.index(layer) + 1]]
-    before = [block.__dict__.get("forward") for block in skipped]
-    is_tuple = parts.gives_tuples
-    try:
-        for block in skipped:
-            block.forward = lambda *_, **__: (states,) if is_tuple else states
-        yield
-    finally:
-        for block, own in zip(skipped, before, strict=True):
-            if own is None:
-                del block.forward
-            else:
-                block.forward = own

@@ -100,7 +100,7 @@ def test_a_captured_method_equals_the_plain_one(
         return flatten(unlearn(method, model, forget=records["forget"], retain=records["retain"], settings=settings))
 
     captured = run()
-    assert stand_in.n_replayed > 0
+    assert stand_in.n_replayed > 0 or method in ("jit", "noisy_sgd")  # which draw noise, here on the host
     monkeypatch.setattr(loop, "can_capture", lambda parameters, streams: False)
     assert torch.equal(captured, run())
 

@@ -7,12 +7,17 @@ from ruler.core.errors import InputError
 from ruler.core.registry import Registry
 from ruler.core.seeding import seeded
 from ruler.unlearning.bad_teacher import BAD_TEACHER, BadTeacherSettings
+from ruler.unlearning.classifier.boundary_shrink import BOUNDARY_SHRINK, BoundaryShrinkSettings
 from ruler.unlearning.classifier.cf_k import CF_K, CfKSettings
 from ruler.unlearning.classifier.delete import DELETE, DeleteSettings
 from ruler.unlearning.classifier.eu_k import EU_K, EuKSettings
+from ruler.unlearning.classifier.fisher import FISHER, FisherSettings
+from ruler.unlearning.classifier.jit import JIT, JitSettings
 from ruler.unlearning.classifier.l1_sparse import L1_SPARSE, L1SparseSettings
 from ruler.unlearning.classifier.lfssd import LFSSD, LfssdSettings
+from ruler.unlearning.classifier.noisy_sgd import NOISY_SGD, NoisySgdSettings
 from ruler.unlearning.classifier.random_labels import RANDOM_LABELS, RandomLabelsSettings
+from ruler.unlearning.classifier.retrain import RETRAIN, RetrainSettings
 from ruler.unlearning.classifier.salun import SALUN, SalunSettings
 from ruler.unlearning.classifier.ssd import SSD, SsdSettings
 from ruler.unlearning.fine_tuning import FINE_TUNING, FineTuningSettings
@@ -38,23 +43,28 @@ if TYPE_CHECKING:
 __all__ = [
     "METHODS",
     "BadTeacherSettings",
+    "BoundaryShrinkSettings",
     "CeUSettings",
     "CfKSettings",
     "ClassifierSettings",
     "DeleteSettings",
     "EuKSettings",
     "FineTuningSettings",
+    "FisherSettings",
     "GradientAscentSettings",
     "GradientDifferenceSettings",
     "IdkDpoSettings",
+    "JitSettings",
     "L1SparseSettings",
     "LanguageSettings",
     "LfssdSettings",
     "Method",
     "NegGradPlusSettings",
+    "NoisySgdSettings",
     "NpoSettings",
     "Plan",
     "RandomLabelsSettings",
+    "RetrainSettings",
     "RmuSettings",
     "SalunSettings",
     "SatImpSettings",
@@ -85,6 +95,11 @@ METHODS: Registry[Method[Any]] = Registry(
         "delete": DELETE,
         "cf_k": CF_K,
         "eu_k": EU_K,
+        "jit": JIT,
+        "boundary_shrink": BOUNDARY_SHRINK,
+        "fisher": FISHER,
+        "noisy_sgd": NOISY_SGD,
+        "retrain": RETRAIN,
         "gradient_difference": GRADIENT_DIFFERENCE,
         "npo": NPO,
         "simnpo": SIMNPO,

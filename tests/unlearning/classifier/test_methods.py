@@ -15,12 +15,17 @@ from ruler.models.ft_transformer import FTTransformer
 from ruler.models.small_cnn import SmallCNN
 from ruler.unlearning import (
     METHODS,
+    BoundaryShrinkSettings,
     CfKSettings,
     DeleteSettings,
     EuKSettings,
+    FisherSettings,
+    JitSettings,
     L1SparseSettings,
     LfssdSettings,
+    NoisySgdSettings,
     RandomLabelsSettings,
+    RetrainSettings,
     SalunSettings,
     SsdSettings,
     unlearn,
@@ -203,6 +208,69 @@ def test_layers_that_are_not_there_or_cannot_be_drawn_are_refused(model: nn.Modu
         run("eu_k", Bare(), EuKSettings())
 
 
+def test_jit_measures_how_steep_the_output_is(model: nn.Module) -> None:
+    linear = nn.Linear(4, 3)
+    make_objective = METHODS["jit"].make_objective
+    assert make_objective is not None
+    torch.manual_seed(5)
+    found = make_objective(linear, JitSettings(n_draws=3, noise=0.2))(linear, FORGET)
+    torch.manual_seed(5)
+    noise = 0.2 * torch.randn(3, 5, 4)
+    slopes = [(linear.weight @ e).norm() / e.norm() for e in noise.reshape(15, 4)]
+    torch.testing.assert_close(found, torch.stack(slopes).mean())
+    unlearned = run("jit", model, JitSettings(epochs=50, learning_rate=0.1))
+    drawn = torch.randn(200, 5, 4, generator=torch.Generator().manual_seed(1)) * 0.1
+
+    def steepness(given: nn.Module) -> float:
+        return (given(FORGET[0] + drawn) - given(FORGET[0])).norm(dim=-1).mean().item()
+
+    assert steepness(unlearned) < 0.5 * steepness(model)
+
+
+def test_boundary_shrink_trains_on_the_nearest_wrong_class(model: nn.Module) -> None:
+    nearest = []
+    for row, label in zip(*FORGET, strict=True):
+        start = row.clone().requires_grad_()
+        functional.cross_entropy(model(start[None]), label[None]).backward()  # type: ignore[no-untyped-call]
+        assert start.grad is not None
+        scores = model((row + 0.3 * start.grad.sign())[None])[0].tolist()
+        nearest.append(max((place for place in range(3) if place != int(label)), key=scores.__getitem__))
+    model.zero_grad()
+    relabelled = FORGET[0], torch.tensor(nearest)
+    expected = descend(model, lambda m, _: entropy(m, relabelled), torch.optim.SGD, 10, lr=1e-3, momentum=0.9)
+    assert_alike(run("boundary_shrink", model, BoundaryShrinkSettings(bound=0.3, batch_size=None)), expected)
+
+
+def test_fisher_adds_noise_by_how_little_a_weight_matters(model: nn.Module) -> None:
+    importance = measure_importance(model, RETAIN, is_free=False)
+    runs = [run("fisher", model, FisherSettings(strength=1e-6, seed=seed)) for seed in range(20)]
+    for name, value in model.named_parameters():
+        moves = torch.stack([dict(found.named_parameters())[name] - value for found in runs]).detach()
+        expected = (1e-6 / importance[name]).sqrt().clamp(max=0.01)
+        assert (moves / expected).std().item() == pytest.approx(1, abs=0.3), name
+
+
+def test_noisy_sgd_is_sgd_with_noise_of_the_given_size(model: nn.Module) -> None:
+    plain = descend(model, lambda m, _: entropy(m, RETAIN), torch.optim.SGD, 1, lr=0.01, weight_decay=1e-6)
+    settings = NoisySgdSettings(epochs=1, noise=0.5, batch_size=None)
+    noisy = run("noisy_sgd", model, settings)
+    moves = torch.cat([(a - b).detach().flatten() for a, b in zip(noisy.parameters(), plain.parameters(), strict=True)])
+    assert moves.std().item() == pytest.approx(0.005, rel=0.2)
+    assert abs(moves.mean().item()) < 0.002
+
+
+def test_retraining_knows_the_retain_records_alone(model: nn.Module) -> None:
+    other = copy.deepcopy(model)
+    for value in other.parameters():
+        nn.init.normal_(value)
+    settings = RetrainSettings(epochs=5)
+    found = run("retrain", model, settings)
+    assert_alike(run("retrain", other, settings), found)
+    torch.manual_seed(100)
+    fresh = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.LayerNorm(8), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 3))
+    assert_alike(found, descend(fresh, lambda m, _: entropy(m, RETAIN), torch.optim.Adam, 5, lr=1e-3))
+
+
 def test_records_are_gathered_from_any_source(model: nn.Module) -> None:
     data = TensorDataset(*FORGET)
     for source in (FORGET, data, DataLoader(data, batch_size=2)):
@@ -225,6 +293,10 @@ def test_records_are_gathered_from_any_source(model: nn.Module) -> None:
         ("delete", {"learning_rate": 1e-4, "epochs": 20, "momentum": 0.9, "optimizer": "sgd"}),
         ("cf_k", {"learning_rate": 0.01, "epochs": 10, "n_layers": 1}),
         ("eu_k", {"learning_rate": 0.01, "epochs": 10, "n_layers": 1}),
+        ("jit", {"learning_rate": 1e-3, "epochs": 1, "noise": 0.1, "n_draws": 10}),
+        ("boundary_shrink", {"bound": 0.1}),
+        ("fisher", {"strength": 1e-9}),
+        ("noisy_sgd", {"weight_decay": 1e-6, "momentum": 0.0}),
     ],
 )
 def test_defaults_are_those_of_the_public_code(name: str, values: dict[str, Any]) -> None:
@@ -242,6 +314,12 @@ def test_defaults_are_those_of_the_public_code(name: str, values: dict[str, Any]
         lambda: SsdSettings(threshold=0.0),
         lambda: LfssdSettings(strength=0.0),
         lambda: CfKSettings(n_layers=0),
+        lambda: JitSettings(noise=0.0),
+        lambda: JitSettings(n_draws=0),
+        lambda: BoundaryShrinkSettings(bound=0.0),
+        lambda: FisherSettings(strength=0.0),
+        lambda: FisherSettings(largest=0.0),
+        lambda: NoisySgdSettings(noise=0.0),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(make: Callable[[], object]) -> None:

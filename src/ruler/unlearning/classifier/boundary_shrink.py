@@ -1,0 +1,62 @@
+"""Boundary shrink (Chen et al., 2023): give each forget record the class that lies nearest across the boundary."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ruler.core.checks import check_number
+from ruler.unlearning.method import ClassifierSettings, Method, Plan
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from ruler.training.batches import Source
+
+
+@dataclass(frozen=True)
+class BoundaryShrinkSettings(ClassifierSettings):
+    """Ten epochs on the forget records, relabelled once by the original. Rate and epochs are ours.
+
+    Args:
+        bound: How far each input may move, in every coordinate, to find the nearest class.
+    """
+
+    learning_rate: float = 1e-3
+    bound: float = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_number(self.bound, "bound", minimum=0, is_strict=True)
+
+
+def make_plan(student: "nn.Module", records: "Mapping[str, Source]", settings: BoundaryShrinkSettings) -> Plan:
+    """CE(forget, c), c the likeliest wrong class at x + bound sign(gradient of CE at x), seen by the original."""
+    import torch
+    from torch.nn.functional import cross_entropy as entropy
+
+    from ruler.training.steps import compute_logits, cross_entropy
+    from ruler.unlearning.classifier.records import gather_pair
+    from ruler.unlearning.distillation import freeze_copy
+
+    original = freeze_copy(student)
+    inputs, labels = gather_pair(records["forget"], student)
+    start = inputs.clone().requires_grad_()
+    (slope,) = torch.autograd.grad(entropy(compute_logits(original, start), labels, reduction="sum"), start)
+    with torch.no_grad():
+        logits = compute_logits(original, inputs + settings.bound * slope.sign())
+        nearest = logits.scatter(1, labels[:, None], -float("inf")).argmax(1)
+    return Plan(cross_entropy, {**records, "forget": (inputs, nearest)})
+
+
+BOUNDARY_SHRINK = Method(
+    title="Boundary shrink",
+    short="BS",
+    colour="#64B5CD",
+    settings=BoundaryShrinkSettings,
+    reads=("forget",),
+    make_plan=make_plan,
+    kind="classifier",
+    formula="CE(forget, the likeliest wrong class of its FGSM neighbour)",
+    source="Chen et al. 2023; Unlearn-Saliency",
+    grid={"learning_rate": (1e-4, 1e-3, 1e-2)},
+)

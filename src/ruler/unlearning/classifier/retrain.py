@@ -1,0 +1,42 @@
+"""Retraining: fresh weights, trained on the retain records alone; what all other methods are measured by."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ruler.unlearning.method import Method, Plan, UnlearningSettings
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from ruler.training.batches import Source
+
+
+@dataclass(frozen=True)
+class RetrainSettings(UnlearningSettings):
+    """The paper's training by default; give the settings that the original was trained with."""
+
+    epochs: int = 50
+    learning_rate: float = 1e-3
+
+
+def make_plan(student: "nn.Module", records: "Mapping[str, Source]", settings: RetrainSettings) -> Plan:
+    """CE(retain) from weights that the seed draws."""
+    from ruler.training.steps import cross_entropy
+    from ruler.unlearning.distillation import make_random_teacher
+
+    student.load_state_dict(make_random_teacher(student, settings.seed).state_dict())
+    return Plan(cross_entropy)
+
+
+RETRAIN = Method(
+    title="Retraining",
+    short="RT",
+    colour="#222222",
+    settings=RetrainSettings,
+    reads=("retain",),
+    make_plan=make_plan,
+    kind="classifier",
+    formula="CE(retain), all weights drawn anew",
+    source="the exact baseline",
+)

@@ -8,7 +8,12 @@ from ruler.core.registry import Registry
 
 BENCHMARKS = Registry(
     "benchmark",
-    {name: name for name in ("peers", "cuda", "document", "faithfulness", "precision", "scaling", "shards", "studies")},
+    {
+        name: name
+        for name in (
+            *("peers", "cuda", "document", "faithfulness", "language", "precision", "scaling", "shards", "studies"),
+        )
+    },
 )
 
 

@@ -134,3 +134,16 @@ def test_half_precision_and_missing_packages(audit, tmp_path, capsys):
     except ModuleNotFoundError:
         assert audit('unlearned = "unlearned"\nload_in = "4bit"')[0] == 2
         assert "load_in = '4bit' needs the package 'bitsandbytes'" in capsys.readouterr().err
+
+
+def test_an_attacked_audit_can_be_repeated_to_the_bit(audit, tmp_path, monkeypatch, capsys):
+    for seed, name in enumerate(("unlearned", "oracle")):
+        save(build("gpt2", seed), tmp_path / name)
+    _, report = audit('unlearned = "unlearned"\noracle = "oracle"\nattack = "relearn"', options=["--alpha", "0.04"])
+    assert report["attacks"].keys() == {"relearn"}
+    assert report["settings"]["alpha"] == 0.02
+    monkeypatch.setattr(sys, "argv", ["ruler", "verify", str(tmp_path / "report"), "--rerun"])
+    with pytest.raises(SystemExit) as stop:
+        ruler.cli.main()
+    assert "gives the same report, to the bit" in capsys.readouterr().out
+    assert not stop.value.code

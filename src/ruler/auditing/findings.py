@@ -221,6 +221,29 @@ class Damage:
 
 
 @dataclass(frozen=True)
+class AttackFinding:
+    """What an audit of the same models found after an attack on all of them.
+
+    Args:
+        name: Of the attack, e.g. ``"quantize"``.
+        words: What was done, behind "after".
+        verdict: Of the attacked model.
+        reason: Why, in one or two sentences.
+        metrics: As `Report.metrics`.
+        guards: As `Report.guards`.
+        n_flagged: Forget records that stand out there.
+    """
+
+    name: str
+    words: str
+    verdict: Verdict
+    reason: str
+    metrics: Mapping[str, MetricFinding]
+    guards: list[GuardFinding]
+    n_flagged: int
+
+
+@dataclass(frozen=True)
 class Privacy:
     """What an attacker who knows the best contrast and its threshold achieves, for privacy engineers.
 
@@ -301,6 +324,8 @@ class Report:
         damage: Whether the model still works; None without an oracle and without predictions.
         privacy: What the best contrast proves; None without held-out records.
         declared: What whoever ran the audit says about it (``[evidence]`` of the TOML file); shown, never verified.
+        attacks: By name, what was found after attacks on the models; the verdict is the worst of all. Their audits and
+            the plain one share the error rate: ``settings.alpha`` is that of each.
     """
 
     verdict: Verdict
@@ -318,6 +343,7 @@ class Report:
     damage: Damage | None = None
     privacy: Privacy | None = None
     declared: Mapping[str, str] = field(default_factory=dict)
+    attacks: Mapping[str, AttackFinding] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         """One line: the verdict, each contrast with its own, and what else there is."""

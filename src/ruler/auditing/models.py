@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from ruler.auditing.attacks import choose_attacks, describe_attack, share_alpha
 from ruler.auditing.audit import audit_evidence
 from ruler.auditing.evidence import SIDES, Side
 from ruler.auditing.findings import GuardFinding, Report
 from ruler.auditing.gather import NamesLike, gather_evidence
 from ruler.auditing.guards.models import check_retain_accuracy, check_stability
 from ruler.auditing.settings import AuditSettings
+from ruler.auditing.verdict import count_flagged, decide
 from ruler.core.errors import InputError, RulerError
 from ruler.core.optional import load_optional
 from ruler.core.types import Embeddings, ModelInput
@@ -25,6 +27,7 @@ from ruler.neighbors import Searcher, find_neighbors
 if TYPE_CHECKING:
     import torch
 
+    from ruler.auditing.attacks import Change
     from ruler.embeddings.extract import ModelReading
     from ruler.embeddings.forward import Pooling
 
@@ -44,6 +47,7 @@ def audit_models(
     held_out: ModelInput | None = None,
     layer: str | Sequence[str] | None = None,
     pooling: "Pooling | None" = None,
+    attack: str | Sequence[str] | None = None,
     ids: NamesLike | None = None,
     groups: NamesLike | None = None,
     batch_size: int = 256,
@@ -68,6 +72,8 @@ def audit_models(
         layer: Where to read, as `embed`: a name, a list of names or "all"; None finds the input of the task head.
         pooling: Of language models, as `embed`: "completion", "last" or "span"; None takes the completion where labels
             mark one.
+        attack: "quantize" or "relearn", or both: audit all models again after it. The verdict is the worst of all, and
+            the audits share alpha. See docs/language_models.md.
         ids: Names of the forget records, or a dict with keys forget, retain, held_out; by default those of the data.
         groups: Whose record it is, of the forget records or as such a dict.
         batch_size: Records per forward pass.
@@ -105,6 +111,7 @@ def audit_models(
         {**models, **records, "ids": ids, "groups": groups},
         layer=layer,
         pooling=pooling,
+        attack=attack,
         batch_size=batch_size,
         device=device,
         progress=progress,
@@ -118,6 +125,7 @@ def examine_models(
     *,
     layer: str | Sequence[str] | None,
     pooling: "Pooling | None" = None,
+    attack: str | Sequence[str] | None = None,
     batch_size: int = 256,
     device: "str | torch.device | None",
     progress: bool,
@@ -128,16 +136,64 @@ def examine_models(
     load_optional("torch", "auditing a model")
     named = _name_models(given["unlearned"], given.get("oracle"), given.get("original"))
     records: Records = {side: given[side] for side in SIDES if given.get(side) is not None}
-    ids = given.get("ids")
+    attacks = choose_attacks(attack)
+    settings = share_alpha(settings, attacks)
     asked: dict[str, Any] = {"pooling": pooling, "batch_size": batch_size, "device": device, "progress": progress}
-    readings: dict[str, dict[Side, ModelReading]] = {name: {} for name in named}
-    places = layer
-    for name, model in named.items():
-        for side in records:
-            readings[name][side] = _read(model, name, side, records, places, asked)
-            if places == "all":  # the same layers in every model, whatever it would choose by itself
-                places = list(readings[name][side].layers)
+    readings = _read_all(named, records, layer, asked)
+    judge = partial(_judge, given=given, records=records, is_single=_is_single(layer), settings=settings, search=search)
     found = list(_check_stability(named, readings, records, asked))
+    report = judge(named, readings, found)
+    if not attacks:
+        return report
+    places = layer if _is_single(layer) else list(readings["unlearned"]["forget"].layers)
+    del readings
+    findings, needs = {}, [report.needs]
+    for one in attacks:
+        change = partial(one.apply, records=records, seed=settings.seed, device=device)
+        attacked = judge(named, _read_all(named, records, places, asked, change), [])
+        findings[one.name] = describe_attack(one, attacked, count_flagged(attacked))
+        needs.append(attacked.needs)
+    report = decide(replace(report, attacks=findings))
+    wanted = next(filter(None, needs), []) if report.verdict == "inconclusive" else []
+    return replace(report, needs=wanted)
+
+
+def _is_single(layer: str | Sequence[str] | None) -> bool:
+    return layer is None or (isinstance(layer, str) and layer != "all")
+
+
+def _read_all(
+    named: "Mapping[str, torch.nn.Module]",
+    records: Records,
+    layer: str | Sequence[str] | None,
+    asked: Mapping[str, Any],
+    change: "Change | None" = None,
+) -> "dict[str, dict[Side, ModelReading]]":
+    """What every model says about all records; each model is changed first, if asked, one at a time."""
+    readings: dict[str, dict[Side, ModelReading]] = {name: {} for name in named}
+    for name, model in named.items():
+        read = model if change is None else change(model)
+        for side in records:
+            readings[name][side] = _read(read, name, side, records, layer, asked)
+            if layer == "all":  # the same layers in every model, whatever it would choose by itself
+                layer = list(readings[name][side].layers)
+        del read
+    return readings
+
+
+def _judge(
+    named: "Mapping[str, torch.nn.Module]",
+    readings: "Mapping[str, Mapping[Side, ModelReading]]",
+    found: list[GuardFinding],
+    *,
+    given: Mapping[str, Any],
+    records: Records,
+    is_single: bool,
+    settings: AuditSettings,
+    search: Searcher,
+) -> Report:
+    """The audit of what the models said; ``found`` are guards' findings about the models."""
+    ids = given.get("ids")
     kind, why_no_losses = _choose_loss(readings)
     if why_no_losses is not None:
         found.append(
@@ -149,7 +205,6 @@ def examine_models(
                 "a dict.",
             )
         )
-    is_single = layer is None or (isinstance(layer, str) and layer != "all")
     collected = {
         name: _collect(one, kind, is_main=name == "unlearned", is_single=is_single) for name, one in readings.items()
     }

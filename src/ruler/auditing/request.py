@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ruler.auditing.attacks import check_no_attack
 from ruler.auditing.audit import audit_evidence
 from ruler.auditing.findings import Report
 from ruler.auditing.gather import gather_evidence
@@ -31,6 +32,7 @@ def audit_config(
     options: Mapping[str, Any] | None = None,
     layers: Sequence[str] | None = None,
     device: str | None = None,
+    attacks: Sequence[str] | None = None,
     search: Searcher = find_neighbors,
     progress: bool = False,
 ) -> Report:
@@ -41,6 +43,7 @@ def audit_config(
         options: Settings that go before those of the file.
         layers: To read, instead of those that the file names.
         device: Where models run.
+        attacks: On the models, instead of those that the file names.
         search: Who searches neighbours.
         progress: Show how far it is.
 
@@ -51,12 +54,15 @@ def audit_config(
     first = PinnedInputs({"config": path} if path.is_file() else {})
     config, settings = read_config(path, AuditSettings)
     settings = replace(settings, **(options or {}))
+    named = config.models.attack if config.models else None
+    attacks = attacks or ([named] if isinstance(named, str) else named)
     if config.embeddings is not None and layers:
         raise InputError(f"--layer must be used with [models]; got [embeddings] in {path}. Leave it out.")
     places = list_places(config, path.parent)
     with PinnedInputs({**places, "config": path, **_list_code(config, path.parent)}) as pins:
         first.check()  # what was read is what was pinned
         if config.embeddings is not None:
+            check_no_attack(attacks)
             report = _audit_rows(places, settings, search, config.embeddings.strata)
         else:
             from ruler.auditing.models import examine_models
@@ -66,13 +72,16 @@ def audit_config(
                 load_bundle(config, path.parent),
                 layer=chosen[0] if isinstance(chosen, list) and len(chosen) == 1 else chosen,
                 pooling=config.models.pooling if config.models else None,
+                attack=attacks,
                 device=device,
                 progress=progress,
                 settings=settings,
                 search=search,
             )
     declared = config.evidence.model_dump(exclude_none=True) if config.evidence else {}
-    request = {"config": str(path), "layers": list(layers) if layers else None, "device": device}
+    request: dict[str, Any] = {"config": str(path), "layers": list(layers) if layers else None, "device": device}
+    if attacks:  # alpha of all audits together; the report's settings have that of each
+        request |= {"attacks": list(attacks), "alpha": settings.alpha}
     return replace(_note_inputs(report, places, pins, request), declared=declared)
 
 
@@ -105,9 +114,10 @@ def repeat(report: Report, *, search: Callable[[str | None], Searcher]) -> Repor
         device = request.get("device")
         return audit_config(
             Path(request["config"]),
-            options=vars(report.settings),
+            options={**vars(report.settings), "alpha": request.get("alpha", report.settings.alpha)},
             layers=request.get("layers"),
             device=device,
+            attacks=request.get("attacks"),
             search=search(device),
         )
     if isinstance(request, Mapping) and isinstance(request.get("embeddings"), Mapping):

@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from ruler.auditing.attacks import combine_verdicts
 from ruler.auditing.contrasts import CONTRASTS, Contrast
 from ruler.auditing.damage import conclude_damage
 from ruler.auditing.evidence import Evidence
 from ruler.auditing.findings import (
+    AttackFinding,
     GuardFinding,
     MetricFinding,
     MetricVerdict,
@@ -42,12 +44,26 @@ def decide(report: Report, contrasts: Mapping[str, Contrast] = CONTRASTS) -> Rep
     Raises:
         UnknownNameError: A metric that is not in the table.
     """
+    plain = _decide_plain(report, contrasts)
+    attacks = {name: _decide_attack(attack, plain, contrasts) for name, attack in report.attacks.items()}
+    verdict, reason = combine_verdicts(plain.verdict, plain.reason, attacks)
+    return replace(plain, verdict=verdict, reason=reason, attacks=attacks)
+
+
+def _decide_attack(attack: AttackFinding, report: Report, contrasts: Mapping[str, Contrast]) -> AttackFinding:
+    """The verdict of an attacked model by the same rule, from the attack's own numbers."""
+    asked = replace(report, metrics=attack.metrics, guards=attack.guards, damage=None, attacks={})
+    own = _decide_plain(asked, contrasts, attack.n_flagged)
+    return replace(attack, verdict=own.verdict, reason=own.reason, metrics=own.metrics)
+
+
+def _decide_plain(report: Report, contrasts: Mapping[str, Contrast], n_flagged: int | None = None) -> Report:
     found = report.damage
     if found is not None:
         found = conclude_damage(found.similarity, found.skill, found.lost, report.settings)
     metrics = {name: _decide_one(metric, report, contrasts[name]) for name, metric in report.metrics.items()}
     report = replace(report, metrics=metrics, damage=found)
-    verdict, reason = decide_overall(report, contrasts)
+    verdict, reason = decide_overall(report, contrasts, n_flagged)
     stops = [guard.message for guard in report.guards if guard.severity == "fail" or guard.blocks]
     if stops:
         word: MetricVerdict = "invalid" if verdict == "invalid" else "inconclusive"
@@ -117,8 +133,12 @@ def leaves_too_much(
     return is_asked and not upper < settings.share_limit
 
 
-def decide_overall(report: Report, contrasts: Mapping[str, Contrast] = CONTRASTS) -> tuple[Verdict, str]:
+def decide_overall(
+    report: Report, contrasts: Mapping[str, Contrast] = CONTRASTS, n_flagged: int | None = None
+) -> tuple[Verdict, str]:
     """The verdict of all deciding contrasts together, from their own verdicts.
+
+    ``n_flagged`` forget records stand out; None counts them in the report.
 
     Erased is a strong claim: an oracle, every deciding contrast within the margin, at least one that was seen in
     the positive control, a small share left of the one that was seen best and of every one that is seen again, no
@@ -145,7 +165,9 @@ def decide_overall(report: Report, contrasts: Mapping[str, Contrast] = CONTRASTS
     if untouched:
         return "inconclusive", f"A model that was not changed cannot be cleared. {untouched[0].message}"
     seen = {name: one.sensitivity for name, one in metrics.items() if one.sensitivity and one.sensitivity.is_seen}
-    doubts = _list_doubts(report) + [reason for one, reason in alarms if one != "erased"]
+    doubts = _list_doubts(report, count_flagged(report) if n_flagged is None else n_flagged) + [
+        reason for one, reason in alarms if one != "erased"
+    ]
     if doubts:
         return "inconclusive", " ".join(doubts[:3])
     names = ", ".join(contrasts[name].title.lower() for name in deciding)
@@ -161,9 +183,9 @@ def decide_overall(report: Report, contrasts: Mapping[str, Contrast] = CONTRASTS
     )
 
 
-def _list_doubts(report: Report) -> list[str]:
+def _list_doubts(report: Report, n_flagged: int) -> list[str]:
     """Why a model that no contrast accuses is not cleared, the gravest first."""
-    doubts, n_flagged = [], count_flagged(report)
+    doubts = []
     if n_flagged:
         doubts.append(
             f"{n_flagged} forget record{'s stand' if n_flagged > 1 else ' stands'} out from the held-out ones"

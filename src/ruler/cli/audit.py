@@ -77,6 +77,14 @@ def audit(
     device: Annotated[
         str | None, typer.Option(help="Where models run and neighbours are searched, such as cuda.")
     ] = None,
+    attack: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="<str>",
+            help="With models in a TOML file: audit again after quantize or relearn; repeat it for both. "
+            "What comes back was not erased.",
+        ),
+    ] = None,
     n_reference: Annotated[
         int | None,
         typer.Option(help="Rank M4 among this many retain records, drawn at random, instead of all: for millions."),
@@ -144,6 +152,7 @@ def audit(
         raise InputError(f"--device must be one of {', '.join(_DEVICES)}; got {device!r}. Example: --device cuda:0")
     given = {"alpha": alpha, "margin": margin, "seed": seed, "n_reference": n_reference}
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    from ruler.auditing.attacks import check_no_attack
     from ruler.auditing.request import audit_config, audit_folders
     from ruler.auditing.settings import AuditSettings
 
@@ -155,10 +164,12 @@ def audit(
                 options=options,
                 layers=layer,
                 device=device,
+                attacks=attack,
                 search=search,
                 progress=not quiet,
             )
         else:
+            check_no_attack(attack)
             if layer:
                 raise InputError(
                     "--layer must be used with models in a TOML file; got embeddings, read at one layer. Leave it out."

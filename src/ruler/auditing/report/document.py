@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.json_schema import GenerateJsonSchema
 
 from ruler.auditing.findings import (
+    AttackFinding,
     Damage,
     Distributions,
     GuardFinding,
@@ -56,6 +57,7 @@ _BOUNDS: dict[str, dict[str, tuple[float, float]]] = {
     "LayerFinding": _EFFECTS,
     "StrongestFinding": {"effect": _PART, "original_effect": _PART, "error": _COUNT},
     "Sensitivity": {"effect": _PART, "p_value": _PART},
+    "AttackFinding": {"n_flagged": _COUNT},
     "Damage": {"similarity": _PART, "least_similarity": _PART},
     "Privacy": {
         "epsilon": _COUNT,
@@ -122,11 +124,13 @@ class ReportDocument(_Part):
     pairing: Pairing | None
     outputs: dict[str, dict[str, float]]
     declared: dict[Annotated[str, Field(pattern="^[a-z][a-z_]{0,39}$")], Annotated[str, Field(max_length=2000)]]
+    attacks: dict[Annotated[str, Field(pattern="^[a-z][a-z0-9_]{0,39}$")], AttackFinding] = {}
     records: RecordsPart
 
     @model_validator(mode="after")
     def _check_bounds(self) -> "ReportDocument":
-        for part in (*self.metrics.values(), self.damage, self.privacy, *(self.groups or ())):
+        found = [part for one in self.attacks.values() for part in (*one.metrics.values(), one)]
+        for part in (*self.metrics.values(), self.damage, self.privacy, *(self.groups or ()), *found):
             _check_part(part)
         if any(len(false) != len(true) for false, true in self.distributions.roc.values()):
             raise ValueError("roc must hold as many true as false positive rates")

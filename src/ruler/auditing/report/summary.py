@@ -30,6 +30,7 @@ def summarise(report: Report) -> str:
         _list_needs(report),
         [line for text in _say_comparison(report) for line in _wrap(text)],
         _tabulate(report),
+        _say_attacks(report),
         _say_sensitivity(report),
         _wrap(_say_damage(report)) + _wrap(" ".join(wording.explain_privacy(report))),
         _list_guards(report),
@@ -126,6 +127,15 @@ def _list_rows(report: Report) -> list[tuple[str, ...]]:
         )
         for metric in list_metrics(report)
     ]
+
+
+def _say_attacks(report: Report) -> list[str]:
+    if not report.attacks:
+        return []
+    lines = ["After attacks on all models alike"]
+    for attack in report.attacks.values():
+        lines += _wrap(f"{attack.name}: {attack.verdict}, after {attack.words}. {attack.reason}", "  ", "    ")
+    return lines + _wrap(wording.explain_attacks(report), "  ", "  ")
 
 
 def _say_sensitivity(report: Report) -> list[str]:

@@ -207,6 +207,16 @@ def choose_headline(report: Report) -> str:
     return _HEADLINES[report.verdict]
 
 
+def explain_attacks(report: Report) -> str:
+    """How plain and attacked audits share the error rate."""
+    n_audits = 1 + len(report.attacks)
+    alpha = report.settings.alpha
+    return (
+        f"The verdict is the worst of {n_audits} audits. Each was made at an error rate of {alpha:.3g}, so that all "
+        f"together err at most at {n_audits * alpha:.3g}."
+    )
+
+
 def explain_meaning(report: Report) -> str:
     """What the verdict means for the forget records."""
     if report.verdict == "damaged":

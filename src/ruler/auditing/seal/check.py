@@ -192,6 +192,11 @@ def _check_verdict(report: Report) -> Iterator[Check]:
         for name, metric in own.metrics.items()
         if metric.verdict == report.metrics[name].verdict and metric.reason != report.metrics[name].reason
     ]
+    wrong += [
+        f"After the attack {name}, the numbers give {attack.verdict}; the report says {report.attacks[name].verdict}."
+        for name, attack in own.attacks.items()
+        if attack.verdict != report.attacks[name].verdict or repr(attack) != repr(report.attacks[name])
+    ]
     if repr(own.damage) != repr(report.damage):
         wrong.append("Whether the model still works is told otherwise than its numbers give.")
     for fault in wrong:

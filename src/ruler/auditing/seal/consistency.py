@@ -26,6 +26,9 @@ def find_contradictions(report: Report) -> Iterator[str]:
     for name, metric in report.metrics.items():
         yield from _examine_metric(name, metric, report)
         yield from _compare_scores(name, metric, report)
+    for attack in report.attacks.values():
+        for name, metric in attack.metrics.items():
+            yield from (f"After the attack {attack.name}: {fault}" for fault in _examine_metric(name, metric, report))
     yield from _examine_records(report)
     yield from _examine_groups(report)
 

@@ -29,7 +29,7 @@ class ModelsTable(BaseModel):
     """``[models]``: a function that builds the architecture and a checkpoint for each model, or a folder for each.
 
     ``base`` is the model that LoRA adapters are merged into. ``dtype``, ``load_in`` and ``device_map`` say how folders
-    are loaded, ``pooling`` what of a text is read.
+    are loaded, ``pooling`` what of a text is read, ``attack`` after which attacks models are audited again.
     """
 
     model_config = _STRICT
@@ -43,6 +43,7 @@ class ModelsTable(BaseModel):
     dtype: Literal["float32", "float16", "bfloat16"] | None = None
     load_in: Literal["8bit", "4bit"] | None = None
     device_map: Literal["auto"] | None = None
+    attack: str | list[str] | None = None
 
 
 class DataTable(BaseModel):

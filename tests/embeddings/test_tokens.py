@@ -6,6 +6,8 @@ import torch
 from tests.embeddings.causal_models import make_gpt2, make_llama, make_records
 
 from ruler.core.errors import InputError, LayerNotFoundError
+from ruler.embeddings.generation import generate_greedily
+from ruler.embeddings.patching import patch_layers
 from ruler.embeddings.tokens import HEAD_INPUT, read_tokens
 
 MODELS = [make_gpt2, make_llama]
@@ -125,3 +127,20 @@ def test_data_that_cannot_be_read_is_refused():
         read_tokens(model, {**data, "labels": data["labels"][:, 1:]})
     with pytest.raises(LayerNotFoundError, match="causal language model"):
         read_tokens(torch.nn.Linear(2, 2), data)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_gpu_gives_the_same_numbers_and_hands_the_model_back():
+    model, data = make_llama(), make_records()
+    own, other = (read_tokens(model, data, moments=True, lens=True, hidden="mean", device=at) for at in (None, "cuda"))
+    for name in ("log_probs", "hits", "means", "deviations"):
+        np.testing.assert_allclose(getattr(other, name), getattr(own, name), atol=1e-4)
+    for layer, rows in own.hidden.items():
+        np.testing.assert_allclose(other.hidden[layer], rows, atol=1e-4)
+    patched = [patch_layers(model, make_llama(1), data, device=at).layers for at in (None, "cuda")]
+    written = [generate_greedily(model, data, max_tokens=8, stop=[], device=at) for at in (None, "cuda")]
+    for layer, means in patched[0].items():
+        np.testing.assert_allclose(patched[1][layer], means, atol=1e-4)
+    assert [one.tolist() for one in written[0]] == [one.tolist() for one in written[1]]
+    assert next(model.parameters()).device.type == "cpu"

@@ -103,6 +103,7 @@ def _make(need: str, seed: int) -> Any:
     return {
         "forget_answers": [f"answer {row} of {row % 3}" for row in range(n)],
         "forget_generations": [f"answer {row % 5} of {row % 3}" for row in range(n)],
+        "device": None,
         "weights": {layer: rng.normal(size=(3, 2)) for layer in _LAYERS},
         "relearn_accuracies": np.array([0.0, 0.1, 0.6, 1.0]),
         "utility": {part: {"probability": 0.5, "rouge": 0.6, "truth_ratio": 0.7} for part in _PARTS},

@@ -23,6 +23,13 @@ def test_coefficients_are_those_of_scikit_learn():
         np.testing.assert_allclose(found, [*known.coef_[0], known.intercept_[0]], atol=1e-4)
 
 
+def test_torch_fits_the_same_probes():
+    forget, held_out = ({name: RNG.normal(size=(n, 12)) for name in "ab"} for n in (30, 40))
+    expected = linear_probe(forget, held_out)
+    found = linear_probe(forget, held_out, device="cpu")
+    assert found.layers == pytest.approx(expected.layers, abs=1e-9)
+
+
 def test_unrelated_states_are_at_chance_and_shifted_ones_are_told_apart():
     noise = [linear_probe({"a": RNG.normal(size=(60, 8))}, {"a": RNG.normal(size=(60, 8))}).value for _ in range(12)]
     assert abs(np.mean(noise) - 0.5) < 0.06

@@ -19,6 +19,7 @@ def information_difference(
     original_retain_states: States,
     forget_groups: npt.ArrayLike | None = None,
     retain_groups: npt.ArrayLike | None = None,
+    device: str | None = None,
 ) -> PeerValue:
     """What share of the original's information on who is a forget record is left? 0 as the oracle, 1 as the original.
 
@@ -40,7 +41,7 @@ def information_difference(
     }
     found = {}
     for name, (forget, retain) in pairs.items():
-        probed = cross_validate(forget, retain, forget_groups, retain_groups)
+        probed = cross_validate(forget, retain, forget_groups, retain_groups, device)
         if probed is None:
             return PeerValue(math.nan, reason="A probe needs at least two groups of forget and of retain records.")
         found[name] = np.maximum(0, math.log(2) - probed.entropies)  # (layers,)
@@ -57,7 +58,7 @@ INFORMATION_DIFFERENCE = Peer(
     question="What share of the original's information on who is a forget record is left in the layers?",
     compute=information_difference,
     needs=(*_SIDES, *(f"oracle_{side}" for side in _SIDES), *(f"original_{side}" for side in _SIDES)),
-    takes=("forget_groups", "retain_groups"),
+    takes=("forget_groups", "retain_groups", "device"),
     null=0.0,
     source="Jeon et al., 2024",
 )

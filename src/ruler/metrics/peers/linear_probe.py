@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from ruler.core.checks import as_matrix
 from ruler.core.errors import InputError
+from ruler.core.optional import load_optional
 from ruler.core.types import FloatArray, IndexArray, RowsLike
 from ruler.metrics.peers.cka import States
 from ruler.metrics.peers.peer import Peer, PeerValue
@@ -16,6 +17,7 @@ from ruler.stats.auc import measure_effect
 
 N_FOLDS = 5
 _MOST_STEPS = 50
+_MOST_HALVINGS = 20
 _ENOUGH = 1e-6
 
 
@@ -24,6 +26,7 @@ def linear_probe(
     held_out_states: States,
     forget_groups: npt.ArrayLike | None = None,
     held_out_groups: npt.ArrayLike | None = None,
+    device: str | None = None,
     *,
     penalty: float = 1.0,
     seed: int = 0,
@@ -39,6 +42,7 @@ def linear_probe(
         held_out_states: By layer, (m, p).
         forget_groups: (n,) whose records they are; each record for itself if not given.
         held_out_groups: (m,) likewise.
+        device: Where torch fits the probes, such as "cuda"; NumPy does without.
         penalty: Weight of half the squared norm of the coefficients beside the sum of losses.
         seed: Of the draw of folds.
 
@@ -48,7 +52,8 @@ def linear_probe(
         >>> linear_probe(forget, held_out).value > 0.95
         True
     """
-    found = cross_validate(forget_states, held_out_states, forget_groups, held_out_groups, penalty=penalty, seed=seed)
+    groups = (forget_groups, held_out_groups)
+    found = cross_validate(forget_states, held_out_states, *groups, device, penalty=penalty, seed=seed)
     if found is None:
         return PeerValue(math.nan, reason="A probe needs at least two groups of forget and of held-out records.")
     layers = dict(zip(forget_states, found.aucs.tolist(), strict=True))
@@ -73,6 +78,7 @@ def cross_validate(
     second: States,
     first_groups: npt.ArrayLike | None = None,
     second_groups: npt.ArrayLike | None = None,
+    device: str | None = None,
     *,
     penalty: float = 1.0,
     seed: int = 0,
@@ -88,9 +94,13 @@ def cross_validate(
         return None
     fold, is_first = np.concatenate([one % n_folds for one in folds]), np.repeat([True, False], sizes)
     aucs, entropies = np.zeros((n_folds, len(grams))), np.zeros((n_folds, len(grams)))
+    held: Any = grams
+    if device is not None:
+        held = load_optional("torch", "fitting probes on a device").as_tensor(grams, device=device)
     for number in range(n_folds):
         train, left = np.flatnonzero(fold != number), np.flatnonzero(fold == number)
-        duals = fit_logistic(grams[:, train[:, None], train], is_first[train], penalty)
+        duals = fit_logistic(held[:, train[:, None], train], is_first[train], penalty)
+        duals = duals if device is None else duals.cpu().numpy()
         scores = np.einsum("lij,lj->li", grams[:, left[:, None], train], duals)
         own, other = scores[:, is_first[left]], scores[:, ~is_first[left]]
         aucs[number] = [measure_effect(*pair).value for pair in zip(own, other, strict=True)]
@@ -98,41 +108,44 @@ def cross_validate(
     return Probed(aucs.mean(axis=0), entropies.mean(axis=0))
 
 
-def fit_logistic(grams: FloatArray, is_first: npt.NDArray[np.bool_], penalty: float) -> FloatArray:
+def fit_logistic(grams: Any, is_first: npt.NDArray[np.bool_], penalty: float) -> Any:
     """Duals (layers, n) of penalised logistic regressions with balanced classes, from Gram matrices (layers, n, n).
 
     The decision for a record is its inner products with the training records, times the duals. Newton's method, with
-    steps halved where the objective would not fall.
+    steps halved where the objective would not fall. NumPy arrays, or tensors on any device.
     """
-    n = len(is_first)
-    target = is_first.astype(np.float64)
-    weight = np.where(is_first, n / (2 * target.sum()), n / (2 * (n - target.sum())))
-    sign = 2 * target - 1
-    duals = np.zeros(grams.shape[:2])
+    xp: Any = np if isinstance(grams, np.ndarray) else load_optional("torch", "fitting probes on a device")
+    n, n_first = len(is_first), int(is_first.sum())
+    balance = np.where(is_first, n / (2 * n_first), n / (2 * (n - n_first)))
+    target, weight, ridge = (
+        values if xp is np else xp.as_tensor(values, device=grams.device)
+        for values in (is_first.astype(np.float64), balance, penalty * np.eye(n))
+    )
+    duals = xp.zeros_like(grams[:, 0])
 
-    def decide(values: FloatArray) -> FloatArray:
-        return np.asarray(np.einsum("lij,lj->li", grams, values))
+    def decide(values: Any) -> Any:
+        return xp.einsum("lij,lj->li", grams, values)
 
-    def cost(values: FloatArray, scores: FloatArray) -> FloatArray:
-        loss = (weight * np.logaddexp(0, -sign * scores)).sum(axis=1)
-        return np.asarray(loss + penalty / 2 * (values * scores).sum(axis=1))
+    def cost(values: Any) -> Any:
+        scores = decide(values)
+        loss = weight * xp.logaddexp(xp.zeros_like(scores), (1 - 2 * target) * scores)
+        return (loss + penalty / 2 * values * scores).sum(1)
 
     for _ in range(_MOST_STEPS):
         scores = decide(duals)
-        chance = 0.5 * (1 + np.tanh(scores / 2))
-        root = np.sqrt(np.maximum(weight * chance * (1 - chance), 1e-12))
-        system = root[:, :, None] * grams * root[:, None, :]
-        system[:, np.arange(n), np.arange(n)] += penalty
+        chance = 0.5 * (1 + xp.tanh(scores / 2))
+        root = xp.sqrt(xp.clip(weight * chance * (1 - chance), 1e-12, None))
         wanted = root * scores - weight * (chance - target) / root
-        step = root * np.linalg.solve(system, wanted[..., None])[..., 0] - duals
-        before, size = cost(duals, scores), np.ones((len(grams), 1))
-        for _ in range(20):
-            is_worse = cost(duals + size * step, decide(duals + size * step)) > before
+        system = root[:, :, None] * grams * root[:, None, :] + ridge
+        step = root * xp.linalg.solve(system, wanted[..., None])[..., 0] - duals
+        before, size = cost(duals), xp.ones_like(grams[:, 0, :1])
+        for _ in range(_MOST_HALVINGS):
+            is_worse = cost(duals + size * step) > before
             if not is_worse.any():
                 break
             size[is_worse] /= 2
         duals = duals + size * step
-        if np.abs(decide(size * step)).max() < _ENOUGH:
+        if float(abs(decide(size * step)).max()) < _ENOUGH:
             break
     return duals
 
@@ -159,7 +172,7 @@ LINEAR_PROBE = Peer(
     question="How well does a linear classifier tell forget from held-out records by the layers' states?",
     compute=linear_probe,
     needs=("forget_states", "held_out_states"),
-    takes=("forget_groups", "held_out_groups"),
+    takes=("forget_groups", "held_out_groups", "device"),
     range=(0, 1),
     null=0.5,
     source="Alain and Bengio, 2017",

@@ -27,6 +27,7 @@ NEEDS = {
     "forget_predictions": "`Predictions` for the forget records: logits and true classes",
     "retain_predictions": "`Predictions` for the retain records",
     "held_out_predictions": "`Predictions` for the held-out records",
+    "device": "where torch fits probes, such as `cuda`; NumPy does without",
     "weights": "arrays by name of parameter",
     "relearn_accuracies": "accuracy on the forget records after 0, 1, 2, ... epochs of training on them again",
     "utility": "probability, ROUGE and truth ratio on retained, real-author and world-fact records",

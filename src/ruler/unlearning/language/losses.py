@@ -24,7 +24,8 @@ def compute_token_losses(logits: torch.Tensor, labels: torch.Tensor) -> torch.Te
         >>> compute_token_losses(torch.zeros(1, 2, 4), torch.tensor([[3, -100]])).exp().round().tolist()
         [[4.0, 1.0]]
     """
-    return functional.cross_entropy(logits.transpose(1, 2), labels, ignore_index=NOT_ASKED, reduction="none")
+    flat = functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=NOT_ASKED, reduction="none")
+    return flat.reshape(labels.shape)
 
 
 def count_asked(labels: torch.Tensor) -> torch.Tensor:

@@ -9,7 +9,7 @@ ifneq ($(wildcard ../shared/data),)
 export RULER_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: setup demo test coverage check format bench slow mutants fuzz dist try-dist lock clean
+.PHONY: setup demo test coverage check format bench slow mutants fuzz reliability dist try-dist lock clean
 
 setup: $(STAMP)
 
@@ -52,6 +52,10 @@ bench: setup
 # several runs add up in the file that `--keep` names.
 fuzz: setup
 	OMP_NUM_THREADS=1 nice $(BIN)/python -m tests.fuzz --seconds 1800 --jobs 2 --write docs/reliability.md $(ARGS)
+
+# Bundles with traps, hostile files and forged reports: what came of each.
+reliability: setup
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.reliability --write docs/reliability.md
 
 # Change one thing in the code, and see whether a test fails: tools/mutants.py says how. The same command resumes.
 mutants: setup

@@ -45,7 +45,7 @@ ROOMS = ("metrics", "stats", "auditing")
 LEFT_OUT = {"report", "seal"}  # pages and signatures: no part in the verdict
 TESTS = [*(f"tests/{room}" for room in ROOMS), "tests/laws", *(f"src/ruler/{room}" for room in ROOMS)]
 OPTIONS = ["-q", "-p", "no:cacheprovider", "-p", "no:unraisableexception", "-m", "not slow and not gpu and not cluster"]
-SLOWEST_S, BUDGET_S = 4.0, 10.0  # CPU time of one test, and of all that meet one mutant
+SLOWEST_S, BUDGET_S = 4.0, 10.0  # CPU time of one test, and of all that meet one mutant by default
 PAIRS = "Eq NotEq, Is IsNot, In NotIn, And Or, Add Sub, Mult Div, BitAnd BitOr, LShift RShift"
 TURNS = "Lt LtE GtE, LtE Lt Gt, Gt GtE LtE, GtE Gt Lt, Pow Mult, FloorDiv Mult, MatMult Mult"
 SWAPS: dict[type, list[type]] = {
@@ -247,7 +247,22 @@ def list_code(code: CodeType) -> Iterator[CodeType]:
             yield from list_code(one)
 
 
-def judge(file: Path, tree: ast.Module, tests: list[pytest.Item], *, is_control: bool = False) -> str:
+def are_same(one: CodeType, other: CodeType) -> bool:
+    """Whether two code objects do the same; `==` also compares what the interpreter noted while it ran them."""
+    names = ("co_code", "co_names", "co_varnames", "co_freevars", "co_flags", "co_exceptiontable")
+    if any(getattr(one, name) != getattr(other, name) for name in names) or len(one.co_consts) != len(other.co_consts):
+        return False
+    return all(
+        are_same(a, b)
+        if isinstance(a, CodeType) and isinstance(b, CodeType)
+        else (type(a), repr(a)) == (type(b), repr(b))
+        for a, b in zip(one.co_consts, other.co_consts, strict=True)
+    )
+
+
+def judge(
+    file: Path, tree: ast.Module, tests: list[pytest.Item], *, is_control: bool = False, budget_s: float = BUDGET_S
+) -> str:
     """Whether some test fails with the tree in the place of the file; a control runs them in both ways."""
     module = ".".join(file.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__")
 
@@ -258,7 +273,7 @@ def judge(file: Path, tree: ast.Module, tests: list[pytest.Item], *, is_control:
         for one in gc.get_objects():
             if type(one) is FunctionType and one.__code__.co_filename == str(file):
                 new = parts[one.__code__.co_qualname, one.__code__.co_firstlineno]
-                is_changed |= new != one.__code__
+                is_changed |= not are_same(new, one.__code__)
                 one.__code__ = new
         if is_changed:
             return all(map(passes, tests))
@@ -272,10 +287,10 @@ def judge(file: Path, tree: ast.Module, tests: list[pytest.Item], *, is_control:
         with redirect_stdout(io.StringIO()):
             return pytest.main([*OPTIONS, "-x", *(item.nodeid for item in tests)]) == 0
 
-    return "survived" if in_child(try_tests, 20 + 4 * BUDGET_S) else "killed"
+    return "survived" if in_child(try_tests, 20 + 4 * budget_s) else "killed"
 
 
-def choose_tests(known: dict[str, Any], file: Path, function: str) -> list[str]:
+def choose_tests(known: dict[str, Any], file: Path, function: str, budget_s: float = BUDGET_S) -> list[str]:
     """The fastest tests that call a function or, if none does, its file; the file's own tests for values in it."""
     own = f"{file.relative_to(HOUSE)} "
     mirror = str(Path("tests") / file.relative_to(HOUSE).with_name(f"test_{file.name}"))
@@ -288,7 +303,7 @@ def choose_tests(known: dict[str, Any], file: Path, function: str) -> list[str]:
     chosen, seconds = list[str](), 0.0
     for name in sorted(callers, key=lambda name: known[name]["seconds"]):
         seconds += known[name]["seconds"]
-        if seconds > BUDGET_S:
+        if seconds > budget_s:
             break
         chosen.append(name)
     return chosen
@@ -317,8 +332,8 @@ class Trial:
         def try_mutant(one: tuple[str, Path]) -> None:
             key, file = one
             function, tree = next((function, tree) for name, function, tree in list_mutants(file) if name == key)
-            tests = [items[name] for name in choose_tests(known, file, function)]
-            outcome = judge(file, tree, tests) if tests else "survived"
+            tests = [items[name] for name in choose_tests(known, file, function, self.budget_s)]
+            outcome = judge(file, tree, tests, budget_s=self.budget_s) if tests else "survived"
             append_line(path, key, outcome)
             print(f"\n{outcome:9} {key}", end="", flush=True)
 
@@ -356,6 +371,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--budget", type=float, default=BUDGET_S, help="CPU seconds of the tests that meet one mutant")
     parser.add_argument("--again", action="store_true", help="try survivors again")
     parser.add_argument("--write", action="store_true", help="record the score in docs/reliability.md")
     asked = parser.parse_args()
@@ -363,7 +379,7 @@ def main() -> None:
     listed = tomllib.loads(EQUIVALENT.read_text(encoding="utf-8"))["equivalent"]
     equivalent = {key: one["reason"] for one in listed for key in one["mutants"]}
     drawn, n_all = sample(asked.count, asked.seed)
-    trial = Trial(drawn, equivalent, is_again=asked.again, jobs=asked.jobs)
+    trial = Trial(drawn, equivalent, is_again=asked.again, jobs=asked.jobs, budget_s=asked.budget)
     pytest.main([*OPTIONS, *TESTS], plugins=[trial])
     section = describe(trial.results, equivalent, n_all)
     print(section)

@@ -120,6 +120,9 @@ def test_skill_is_read_from_losses_where_no_accuracy_is_known():
 
 
 def test_linear_cka_is_at_most_one_whatever_the_rounding():
-    found = [linear_cka(rows, rows) for seed in range(50) for rows in [np.random.default_rng(seed).normal(size=(9, 3))]]
+    found = []
+    for seed in range(100):
+        rows = np.random.default_rng(seed).normal(size=(9, 3))
+        found += [linear_cka(rows, 3.0 * rows[:, ::-1]), linear_cka(rows, rows)]
     assert max(found) == 1.0
     assert min(found) == pytest.approx(1.0)

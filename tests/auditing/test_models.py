@@ -1,6 +1,7 @@
 """Models and records in, a report with output-level numbers out."""
 
 import hashlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -179,6 +180,14 @@ def test_groups_travel_with_the_records(models, records):
     report = audit_models(models["unlearned"], **sides, groups=np.arange(60) // 2, settings=QUICK)
     assert report.groups is not None
     assert len(report.groups) == 30
+
+
+def test_labels_travel_with_the_records(models, records):
+    matched = replace(QUICK, match_labels=True)
+    report = audit_models(models["unlearned"], **records, settings=matched)
+    rows = [replace(embed(models["unlearned"], part), labels=part[1].numpy()) for part in records.values()]
+    assert report.metrics["m4"] == audit(tuple(rows), settings=matched).metrics["m4"]
+    assert report.metrics["m4"] != audit(tuple(rows), settings=QUICK).metrics["m4"]
 
 
 @pytest.mark.parametrize("layer", [["0", "3", "5:input"], "all"])

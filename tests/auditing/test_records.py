@@ -75,6 +75,45 @@ def test_planted_records_are_flagged_by_whichever_contrast_shows_them(build_worl
     assert (table["q_value"] >= table["p_value"]).all()
 
 
+def log_chance(distance):
+    """Logarithm of P(D > d) = exp(-(d / scale)^shape), the Weibull tail with P = 0.3 and 0.1 at these quantiles."""
+    near, far = np.quantile(distance, [0.7, 0.9])
+    is_defined = near > 1e-12 and far > near * (1 + 1e-9)
+    shape = min(8.0, np.log(np.log(0.1) / np.log(0.3)) / np.log(far / near)) if is_defined else 1.0
+    return np.log(0.1) * (np.maximum(distance, 0.0) / max(far, 1e-12)) ** shape
+
+
+@pytest.mark.parametrize("tied", ["no losses", "most losses", "large losses"])
+def test_p_values_count_held_out_records_whose_rarest_score_is_as_rare(build_world, tied):
+    world = build_world(3, sizes=(60, 100, 120))
+    unlearned, oracle = world.model(0.3, gain=0.5), world.model(gain=0.0)
+    if tied != "no losses":
+        for side, part in enumerate(unlearned):  # a gap of 0, of 1, or of anything beyond
+            gaps = np.arange(len(part)) % 10 / 10
+            steps = (gaps >= 0.8) * 1.0 if tied == "most losses" else np.minimum(gaps, 0.6)
+            part.losses[:] = oracle[side].losses + steps
+            part.losses[::20] += np.linspace(0.5, 3.0, len(part.losses[::20]))
+    evidence = gather_evidence(unlearned, oracle=oracle, settings=QUICK)
+    found = measure_contrasts(evidence)
+    usual = np.full(180, np.inf)
+    for name in DECIDING:
+        contrast, (layer,) = found[name].contrast, found[name].scores
+        score = contrast.record_score
+        scores = (
+            found[name].scores[layer]
+            if score is None
+            else score(evidence.unlearned[layer], [evidence.oracles[0][layer]])
+        )
+        pooled = np.concatenate([scores["forget"], scores["held_out"]])
+        below, above = (log_chance(sign * (pooled - np.median(pooled))) for sign in (-1, 1))
+        rarest = below if contrast.record_tail == "low" else np.minimum(below, above) + np.log(2)  # two tails: twice
+        usual = np.minimum(usual, rarest)
+    expected = [(1 + (usual[60:] <= one + 1e-12).sum()) / 121 for one in usual[:60]]
+    table = tabulate_records(evidence, found, is_fair=True)
+    order = np.argsort(evidence.order)
+    assert table["p_value"].tolist() == pytest.approx(np.array(expected)[order].tolist())
+
+
 def test_p_values_are_uniform_where_nothing_is_remembered(build_world):
     p_values, any_flagged = [], []
     for seed in range(25):

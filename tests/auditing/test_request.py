@@ -5,6 +5,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from tests.fuzz.bundles import write_project
 
 import ruler
 from ruler.auditing.request import audit_config, audit_folders, repeat
@@ -136,3 +137,16 @@ def test_code_that_the_file_names_is_pinned_too(bundle):
     assert report.provenance["inputs"]["code"] == hash_file(bundle / "ours.py")
     assert report.provenance["request"]["layers"] == ["1"]
     assert {metric.layer for metric in report.metrics.values()} == {"1"}
+
+
+def test_layers_are_those_that_are_named(tmp_path):
+    tables, _ = write_project(tmp_path)
+    config = tmp_path / "audit.toml"
+    config.write_text(tables + "[settings]\nn_permutations = 99\n")
+    one, two = (audit_config(config, layers=layers) for layers in (["1"], ["0", "1"]))
+    assert [report.provenance["layers"] for report in (one, two)] == [["1"], ["0", "1"]]
+    assert one.metrics["m4"].layers == ()
+    assert [row.layer for row in two.metrics["m4"].layers] == ["0", "1"]
+    config.write_text(config.read_text().replace('unlearned = "model.pt"', 'unlearned = "model.pt"\nlayer = ["0"]'))
+    assert audit_config(config).provenance["layers"] == ["0"]
+    assert numbers(audit_config(config, layers=["1"])) == numbers(one)

@@ -511,6 +511,7 @@ def run_alone(words: list[str], folder: Path) -> dict[str, object]:
     with (folder / "stdout").open("wb") as stdout, (folder / "stderr").open("wb") as stderr:
         child = os.fork()
         if child == 0:
+            (folder / "start").write_text(Path("/proc/self/statm").read_text())
             os.dup2(stdout.fileno(), 1)
             os.dup2(stderr.fileno(), 2)
             pages = int(Path("/proc/self/statm").read_text().split()[0])
@@ -528,10 +529,12 @@ def run_alone(words: list[str], folder: Path) -> dict[str, object]:
                 sys.stderr.flush()
                 os._exit(status)
         _, status, used = os.wait4(child, 0)
+    n_bytes = int((folder / "start").read_text().split()[1]) * resource.getpagesize()
     said = (folder / "stderr").read_bytes().decode(errors="surrogateescape")
     return {
         "status": os.waitstatus_to_exitcode(status),
         "cpu_s": used.ru_utime + used.ru_stime,
+        "more_bytes": max(0, (used.ru_maxrss << 10) - n_bytes),
         "stdout": (folder / "stdout").read_bytes().decode(errors="surrogateescape"),
         "stderr": said,
     }

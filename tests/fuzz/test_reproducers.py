@@ -27,4 +27,5 @@ def test_hostile_files_end_in_one_line(outcomes, name):
     assert " must " in lines[0]
     assert "fit into memory" not in lines[0]  # or only the limit of this test would have stopped it
     assert found["cpu_s"] < 2
+    assert found["more_bytes"] < 500e6
     assert not [one for one in lines[0] if unicodedata.category(one) in ("Cc", "Cf")]

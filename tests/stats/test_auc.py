@@ -142,6 +142,23 @@ def test_intervals_are_normal_on_the_logit():
     assert (low, high) == pytest.approx(tuple(1 / (1 + math.exp(-(middle + side * reach))) for side in (-1, 1)))
 
 
+@pytest.mark.parametrize("freedom", [0.5, 1.0, 1.5])
+def test_intervals_of_differences_are_students_with_at_least_one_degree_of_freedom(freedom):
+    effect = Effect(0.6, 0.01, freedom, 0.01, 10, 20)  # of a difference: no interval_error
+    low, high = auc_interval(effect, 0.05)
+    reach = t.ppf(0.975, max(1.0, freedom)) * 0.01 / 0.24
+    assert [math.log(end / (1 - end)) for end in (low, high)] == pytest.approx(
+        [math.log(1.5) - reach, math.log(1.5) + reach]
+    )
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_an_auc_at_its_end_has_newcombes_interval_whatever_its_error(value):
+    effect = Effect(value, 0.1, 9.0, 0.1, 7, 12, interval_error=0.1)
+    assert auc_interval(effect, 0.05) == auc_interval(replace(effect, interval_error=0.0), 0.05)
+    assert auc_interval(effect, 0.05)[int(value)] == value
+
+
 @pytest.mark.parametrize(("first", "second"), [(10.0, 0.0), (0.0, 10.0), (0.0, 0.0)])
 def test_without_spread_intervals_end_where_newcombes_reaches_the_estimate(first, second):
     n, m = 7, 12

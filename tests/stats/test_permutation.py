@@ -1,4 +1,5 @@
 import math
+import tracemalloc
 from itertools import combinations
 
 import numpy as np
@@ -181,3 +182,14 @@ def test_draws_with_a_p_value_by_simulation_count_the_labelling_that_was_seen():
     assert found.n_draws == 99
     assert found.p_values[0] * 100 == pytest.approx(round(found.p_values[0] * 100))
     assert found.adjusted[0] == found.p_values[0]
+
+
+def test_more_labellings_take_no_more_memory():
+    scores = np.random.default_rng(0).normal(size=(1, 40_000))
+    peaks = []
+    for n_permutations in (99, 300):
+        tracemalloc.start()
+        compare_families(scores, 20_000, [0], n_permutations=n_permutations, alpha=1e-9)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.2 * peaks[0]

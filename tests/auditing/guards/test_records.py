@@ -6,8 +6,9 @@ from tests.auditing.guards.cases import N_FORGET, N_HELD_OUT, N_RETAIN, guards_o
 
 from ruler.auditing.gather import gather_evidence
 from ruler.auditing.guards import run_guards
-from ruler.auditing.guards.records import check_columns
+from ruler.auditing.guards.records import check_columns, check_swapped
 from ruler.core.types import Embeddings
+from ruler.stats import measure_effect
 
 
 def test_ids_in_another_order_fail(models):
@@ -102,6 +103,24 @@ def test_an_oracle_that_knows_the_forget_records_and_not_the_retain_records_fail
     assert [finding.name for finding in guards_of(dict(known))] == []
     swapped = {name: (sides[1], sides[0], sides[2]) for name, sides in known.items()}
     assert ("swapped_sides", "fail") in names_of(swapped)
+
+
+@pytest.mark.parametrize(("known", "severity"), [(0.0, "fail"), (0.1, "fail"), (0.2, "warn"), (2.0, "warn")])
+def test_sides_are_swapped_only_if_the_oracle_does_not_know_the_retain_records(known, severity):
+    """With 2 standard errors it does, whether or not it knows the forget records better."""
+    losses = {"forget": np.arange(200.0) - 100.0, "retain": np.arange(150.0), "held_out": np.arange(150.0) + 0.5}
+    losses["retain"] -= 75.0 * known
+    statistic = measure_effect(losses["retain"], losses["held_out"]).statistic
+    assert measure_effect(losses["forget"], losses["held_out"]).statistic < -4
+    assert (statistic > -2) == (severity == "fail")
+    random = np.random.default_rng(0)
+    oracle = tuple(
+        Embeddings(random.normal(size=(len(one), 4)), losses=one - losses["forget"].min()) for one in losses.values()
+    )
+    evidence = gather_evidence(tuple(random.normal(size=part.shape) for part in oracle), oracle=oracle)
+    (finding,) = check_swapped(evidence)
+    assert (finding.name, finding.severity) == ("swapped_sides", severity)
+    assert ("the oracle answers better for forget" in finding.message) == (severity == "fail")
 
 
 def gather(column=None, n=(60, 200, 80), columns=None):

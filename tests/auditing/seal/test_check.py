@@ -17,6 +17,8 @@ from ruler.auditing.seal.manifest import Manifest, hash_bytes, read_canonical, w
 from ruler.auditing.seal.signature import make_keys
 from ruler.core.errors import FileFormatError
 
+FORGED = "forged by hand, with all hashes recomputed"
+
 
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory):
@@ -82,7 +84,7 @@ def test_without_a_key_the_signature_is_not_checked(folder, report, tmp_path):
     assert "not signed" in check.message
 
 
-def test_a_thousand_random_changes_are_all_found(folder, keys):
+def test_a_thousand_random_changes_are_all_found(folder, keys, record_property):
     draw = stdlib_random.Random(7)
     paths = sorted(folder.iterdir())
     assert len(paths) == 7
@@ -98,12 +100,13 @@ def test_a_thousand_random_changes_are_all_found(folder, keys):
         assert found is not None, (path.name, place)
         path.write_bytes(content)
     assert faults(folder, keys[1]) == []
+    record_property("one random byte changed or removed, in any file of the report", 1000)
 
 
 @pytest.mark.parametrize(
     "name", ["report.json", "report.html", "records.parquet", "manifest.json", "seal.json", "junit.xml", "report.sarif"]
 )
-def test_a_file_that_is_gone_swapped_or_linked_is_found(name, folder, grouped, keys, tmp_path):
+def test_a_file_that_is_gone_swapped_or_linked_is_found(name, folder, grouped, keys, tmp_path, record_property):
     other = grouped.save(tmp_path / "other", sign_with=keys[0], also=["sarif", "junit"])
     content = (folder / name).read_bytes()
     (folder / name).unlink()
@@ -114,11 +117,13 @@ def test_a_file_that_is_gone_swapped_or_linked_is_found(name, folder, grouped, k
     (tmp_path / "elsewhere").write_bytes(content)
     (folder / name).symlink_to(tmp_path / "elsewhere")
     assert faults(folder, keys[1]) or name in ("manifest.json", "seal.json")  # the same bytes: nothing was changed
+    record_property("each file removed, or swapped with that of another sealed report", 2)
 
 
-def test_an_added_file_is_found(folder, keys):
+def test_an_added_file_is_found(folder, keys, record_property):
     (folder / "appendix.html").write_text("Trust me.")
     assert tell(folder, keys[1]) == "'appendix.html' was added: the manifest does not name it."
+    record_property("a file added", 1)
 
 
 def forge_json(folder, edit):
@@ -188,23 +193,27 @@ JSON_FORGERIES = {
 
 
 @pytest.mark.parametrize("name", JSON_FORGERIES)
-def test_forged_numbers_are_found_although_all_hashes_fit(name, folder, keys):
+def test_forged_numbers_are_found_although_all_hashes_fit(name, folder, keys, record_property):
     edit, words = JSON_FORGERIES[name]
     forge_json(folder, edit)
     assert words in tell(folder)
     assert "another state of this one" in tell(folder, keys[1])
+    record_property(f"{FORGED}: verdict, p = 7.5, other numbers, settings", 1)
 
 
-def test_a_report_that_agrees_with_itself_is_still_found_by_the_signature(folder, report, keys, tmp_path):
+def test_a_report_that_agrees_with_itself_is_still_found_by_the_signature(
+    folder, report, keys, tmp_path, record_property
+):
     forged = replace(report, guards=[])
     other = forged.save(tmp_path / "forged", also=["sarif", "junit"])
     assert faults(other) == []
     assert tell(other, keys[1]) == "The report is not signed: anyone could have made it, with its manifest."
     shutil.copy(folder / "seal.json", other / "seal.json")
     assert tell(other, keys[1]) == "The seal is about another report, or another state of this one."
+    record_property(f"{FORGED}: guards emptied, found by the signature alone", 2)
 
 
-def test_another_signer_is_not_the_one_that_was_asked_for(report, keys, tmp_path):
+def test_another_signer_is_not_the_one_that_was_asked_for(report, keys, tmp_path, record_property):
     own = make_keys(tmp_path / "own")
     folder = report.save(tmp_path / "report", sign_with=own[0])
     assert faults(folder, own[1]) == []
@@ -215,6 +224,7 @@ def test_another_signer_is_not_the_one_that_was_asked_for(report, keys, tmp_path
     seal["signatures"][0]["keyid"] = right["signatures"][0]["keyid"]
     (folder / "seal.json").write_text(json.dumps(seal, separators=(",", ":"), sort_keys=True))
     assert "was not signed by the key" in tell(folder, keys[1])
+    record_property(f"{FORGED}: another signer", 2)
 
 
 def forge_records(folder, edit):
@@ -233,12 +243,13 @@ def forge_records(folder, edit):
         (lambda records: records.assign(percentile_rank=0.5), "m4 is"),
     ],
 )
-def test_forged_records_are_found(edit, words, folder):
+def test_forged_records_are_found(edit, words, folder, record_property):
     forge_records(folder, edit)
     assert words in tell(folder)
+    record_property(f"{FORGED}: records and groups", 1)
 
 
-def test_forged_groups_are_found(grouped, tmp_path):
+def test_forged_groups_are_found(grouped, tmp_path, record_property):
     for column, value, words in (
         ("n_records", 4, "The groups count other records"),
         ("n_flagged", 0, "The groups count other records"),
@@ -246,34 +257,38 @@ def test_forged_groups_are_found(grouped, tmp_path):
     ):
         forged = replace(grouped, groups=grouped.groups.assign(**{column: value}))
         assert words in tell(forged.save(tmp_path / column)), column
+    record_property(f"{FORGED}: records and groups", 3)
 
 
 @pytest.mark.parametrize("name", ["report.html", "report.sarif", "junit.xml"])
-def test_a_page_that_says_something_else_is_found(name, folder, keys):
+def test_a_page_that_says_something_else_is_found(name, folder, keys, record_property):
     path = folder / name
     text = path.read_text(encoding="utf-8").replace("residual", "erased").replace("Residual", "Erased")
     path.write_text(text, encoding="utf-8")
     renew(folder)
     assert f"{name} does not say what report.json says." in tell(folder)
     assert "another state" in tell(folder, keys[1])
+    record_property(f"{FORGED}: pages and files for pipelines", 1)
 
 
-def test_another_environment_in_the_manifest_is_found_on_the_page(folder):
+def test_another_environment_in_the_manifest_is_found_on_the_page(folder, record_property):
     manifest = read_canonical(Manifest, folder / "manifest.json")
     elsewhere = manifest.content.environment.model_copy(update={"python": "3.99.0"})
     content = manifest.content.model_copy(update={"environment": elsewhere})
     (folder / "manifest.json").write_bytes(write_canonical(Manifest(content=content, files=manifest.files)))
     assert "report.html does not say what report.json says" in tell(folder)
+    record_property(f"{FORGED}: manifest", 1)
 
 
-def test_a_manifest_that_leaves_the_report_out_is_found(folder):
+def test_a_manifest_that_leaves_the_report_out_is_found(folder, record_property):
     manifest = read_canonical(Manifest, folder / "manifest.json")
     files = {name: digest for name, digest in manifest.files.items() if name != "report.html"}
     (folder / "manifest.json").write_bytes(write_canonical(Manifest(content=manifest.content, files=files)))
     assert "The manifest does not name report.html" in tell(folder)
+    record_property(f"{FORGED}: manifest", 1)
 
 
-def test_a_time_stamp_must_name_the_seal(folder, keys):
+def test_a_time_stamp_must_name_the_seal(folder, keys, record_property):
     stamp = folder / "seal.tsr"
     stamp.write_bytes(b"\x30\x03\x04\x20" + bytes.fromhex(hash_bytes((folder / "seal.json").read_bytes())))
     (check,) = [check for check in check_report(folder, key=keys[1]) if check.name == "time stamp"]
@@ -283,6 +298,7 @@ def test_a_time_stamp_must_name_the_seal(folder, keys):
     assert tell(folder, keys[1]) == "seal.tsr does not name this seal."
     (folder / "seal.json").unlink()
     assert "seal.tsr does not belong to a seal." in tell(folder)
+    record_property(f"{FORGED}: time stamp", 2)
 
 
 def test_misuse_is_an_error_not_a_finding(folder, tmp_path):

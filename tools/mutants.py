@@ -312,8 +312,11 @@ def choose_tests(known: dict[str, Any], file: Path, function: str, budget_s: flo
 class Trial:
     """A pytest plugin: tries mutants instead of running the tests once."""
 
-    def __init__(self, drawn: list[tuple[str, Path]], equivalent: dict[str, str], *, is_again: bool, jobs: int) -> None:
-        self.drawn, self.equivalent, self.is_again, self.jobs = drawn, equivalent, is_again, jobs
+    def __init__(
+        self, drawn: list[tuple[str, Path]], equivalent: dict[str, str], *, is_again: bool, jobs: int, budget_s: float
+    ) -> None:
+        self.drawn, self.equivalent, self.is_again = drawn, equivalent, is_again
+        self.jobs, self.budget_s = jobs, budget_s
         self.results: dict[str, str] = {}
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:

@@ -1,7 +1,16 @@
 """Tiny causal language models and records of unequal length."""
 
 import torch
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+from transformers import (
+    Gemma2Config,
+    Gemma2ForCausalLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    OPTConfig,
+    OPTForCausalLM,
+)
 
 N_WORDS = 40
 
@@ -28,6 +37,45 @@ def make_llama(seed=0):
         initializer_range=0.4,
     )
     return LlamaForCausalLM(config).eval()
+
+
+def make_opt(seed=0):
+    """Blocks lie in a decoder inside the trunk, and a projection stands behind them instead of a norm."""
+    torch.manual_seed(seed)
+    config = OPTConfig(
+        vocab_size=N_WORDS,
+        hidden_size=16,
+        word_embed_proj_dim=8,
+        ffn_dim=24,
+        num_hidden_layers=3,
+        num_attention_heads=2,
+        max_position_embeddings=32,
+        do_layer_norm_before=False,
+        init_std=0.4,
+        bos_token_id=0,
+        eos_token_id=0,
+        pad_token_id=0,
+    )
+    return OPTForCausalLM(config).eval()
+
+
+def make_gemma(seed=0):
+    """Logits are capped behind the head."""
+    torch.manual_seed(seed)
+    config = Gemma2Config(
+        vocab_size=N_WORDS,
+        hidden_size=16,
+        intermediate_size=24,
+        num_hidden_layers=3,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=8,
+        initializer_range=0.4,
+        final_logit_softcapping=2.0,
+        bos_token_id=0,
+        eos_token_id=0,
+    )
+    return Gemma2ForCausalLM(config).eval()
 
 
 def make_records(n=9, seed=1):

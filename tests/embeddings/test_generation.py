@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 import torch
-from tests.embeddings.causal_models import make_gpt2, make_llama, make_records
+from tests.embeddings.causal_models import make_gpt2, make_llama, make_opt, make_records
+from transformers import MambaConfig, MambaForCausalLM
 
+from ruler.core.errors import InputError
 from ruler.embeddings.generation import generate_greedily
 
-MODELS = [make_gpt2, make_llama]
+MODELS = [make_gpt2, make_llama, make_opt]
 
 
 def generate_plainly(model, data, max_tokens):
@@ -42,6 +44,14 @@ def test_answers_end_before_a_stop():
     assert [one.tolist() for one in generate_greedily(model, data, max_tokens=18)] == [
         one.tolist() for one in generate_greedily(model, data, max_tokens=18, stop=[stop, 39])
     ]
+
+
+def test_models_without_past_keys_are_refused():
+    config = MambaConfig(
+        vocab_size=40, hidden_size=8, num_hidden_layers=2, state_size=2, bos_token_id=0, eos_token_id=0
+    )
+    with pytest.raises(InputError, match="past keys and values; got MambaForCausalLM"):
+        generate_greedily(MambaForCausalLM(config), make_records(2))
 
 
 def test_training_mode_is_set_aside_and_restored():

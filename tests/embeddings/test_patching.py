@@ -5,17 +5,18 @@ import copy
 import numpy as np
 import pytest
 import torch
-from tests.embeddings.causal_models import make_gpt2, make_llama, make_records
+from tests.embeddings.causal_models import make_gpt2, make_llama, make_opt, make_records
 
 from ruler.core.errors import InputError
 from ruler.embeddings.patching import patch_layers
 from ruler.embeddings.tokens import read_tokens
 
-MODELS = [make_gpt2, make_llama]
+MODELS = [make_gpt2, make_llama, make_opt]
 
 
 def list_blocks(model):
-    return model.transformer.h if hasattr(model, "transformer") else model.model.layers
+    trunk = model.transformer if hasattr(model, "transformer") else getattr(model.model, "decoder", model.model)
+    return trunk.h if hasattr(trunk, "h") else trunk.layers
 
 
 def patch_plainly(target, source, data, layer):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from tests.embeddings.causal_models import make_gpt2, make_llama, make_records
+from tests.embeddings.causal_models import make_gemma, make_gpt2, make_llama, make_opt, make_records
 
 from ruler.core.errors import InputError, LayerNotFoundError
 from ruler.embeddings.generation import generate_greedily
@@ -41,11 +41,12 @@ def test_tokens_are_scored_as_by_plain_passes(make):
         assert reading.lengths[row] == n
 
 
-@pytest.mark.parametrize("make", MODELS)
+@pytest.mark.parametrize("make", [*MODELS, make_opt, make_gemma])
 def test_losses_are_those_of_the_model_itself(make):
     model, data = make(), make_records()
-    losses = read_tokens(model, data).losses
-    for row, expected in enumerate(losses):
+    reading = read_tokens(model, data, lens=True)
+    np.testing.assert_allclose(list(reading.lens.values())[-1], reading.log_probs, atol=1e-5)
+    for row, expected in enumerate(reading.losses):
         one = {name: part[row : row + 1] for name, part in data.items()}
         assert float(model(**one).loss.detach()) == pytest.approx(expected, abs=1e-5)
 

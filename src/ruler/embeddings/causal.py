@@ -105,9 +105,9 @@ def dissect(model: nn.Module, tokens: Tensor) -> CausalParts:
         raise LayerNotFoundError(f"model must have a list of decoder blocks; got {type(model).__name__} without one.")
     blocks = {f"{prefix}.{listed}.{n}": block for n, block in enumerate(trunk.get_submodule(listed))}  # type: ignore[arg-type]
     inside = {module for block in blocks.values() for module in block.modules()}
-    above = {trunk.get_submodule(listed.rpartition(".")[0]), trunk}
+    trunk = trunk.get_submodule(listed.rpartition(".")[0])  # what holds the blocks: of OPT the head is fed by this part
     ran: list[tuple[nn.Module, Any]] = []
-    watched = [*blocks.values(), *(one for one in trunk.modules() if one not in inside | above)]
+    watched = [*blocks.values(), *(one for one in trunk.modules() if one is not trunk and one not in inside)]
     handles = [one.register_forward_hook(lambda module, _, output: ran.append((module, output))) for one in watched]
     try:
         output = trunk(input_ids=tokens[:1], use_cache=False)

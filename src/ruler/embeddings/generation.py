@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ruler.core.checks import check_number
+from ruler.core.errors import InputError
 from ruler.core.optional import load_optional
 from ruler.core.progress import track
 from ruler.core.types import IndexArray
@@ -108,7 +109,12 @@ def _answer_batch(parts: "CausalParts", batch: "TokenBatch", max_tokens: int, st
             use_cache=True,
             **({"position_ids": where} if takes_places else {}),
         )
-        past = output.past_key_values
+        past = getattr(output, "past_key_values", None)
+        if past is None:
+            raise InputError(
+                f"model must hand back past keys and values; got {type(parts.model).__name__}, which does not. "
+                "Write the answers with its own generate."
+            )
         tokens = parts.run_head(output[0][:, -1]).argmax(dim=1, keepdim=True)
         written.append(tokens)
         is_done |= torch.isin(tokens[:, 0], stop)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sized
+from contextlib import ExitStack
 from itertools import count
 from typing import Any, NoReturn
 
@@ -13,7 +14,9 @@ from ruler.core.errors import DivergedError, InputError
 from ruler.core.precision import fixed_algorithms
 from ruler.core.progress import track
 from ruler.training.batches import Batch, Batches, Source
+from ruler.training.compiled import compiled_blocks
 from ruler.training.cuda_graph import CapturedStep, can_capture, capture_graph
+from ruler.training.sentences import Completions, Preferences
 from ruler.training.settings import SCHEDULES, TrainingSettings
 from ruler.training.steps import Objective, Step, make_optimizer, set_rate
 
@@ -43,8 +46,9 @@ def optimize(
 
     On CUDA, mini batches of tensors are trained on without waiting: a step is captured into a graph and replayed
     where that is possible, losses are checked once per epoch, and the last good state is that of an epoch's start.
-    There the objective must depend on nothing but the model and its batches. Convolutions give the same bits every
-    time, unless another thread of the process embeds or searches meanwhile; other operations do as far as torch's do.
+    There the objective must depend on nothing but the model and its batches. Blocks of causal language models are
+    compiled. Convolutions give the same bits every time, unless another thread of the process embeds or searches
+    meanwhile; other operations do as far as torch's do.
 
     Args:
         model: Parameters with ``requires_grad`` are trained; train and eval flags are put back afterwards.
@@ -82,9 +86,12 @@ def optimize(
     step = Step(model, objective, optimizer, settings.precision, after_step)
     captured = CapturedStep(step, capture_graph) if is_captured else None
     rates, guard = _list_rates(settings, streams[0]), _Guard(model, settings.loss_bound)
-    was_training = [(module, module.training) for module in model.modules()]
     history: list[float] = []
-    try:
+    is_causal = all(isinstance(source, Completions | Preferences) for source in sources.values())
+    with ExitStack() as stack:
+        if is_captured and is_causal:
+            stack.enter_context(compiled_blocks(model))
+        stack.callback(_put_back, optimizer, [(module, module.training) for module in model.modules()])
         model.train()
         others = [_cycle(stream) for stream in streams[1:]]
         for epoch in track(range(1, settings.epochs + 1), "training", n_items=settings.epochs, is_shown=progress):
@@ -98,11 +105,14 @@ def optimize(
             if on_epoch is not None:
                 on_epoch(epoch, history[-1])
         guard.check_parameters(settings.epochs)
-    finally:
-        optimizer.zero_grad(set_to_none=True)
-        for module, is_training in was_training:
-            module.training = is_training
     return tuple(history)
+
+
+def _put_back(optimizer: torch.optim.Optimizer, modes: list[tuple[nn.Module, bool]]) -> None:
+    """Leave no gradients, and every module in the mode that it had."""
+    optimizer.zero_grad(set_to_none=True)
+    for module, is_training in modes:
+        module.training = is_training
 
 
 def _open_streams(

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ruler.auditing import AuditSettings
+from ruler.auditing import AuditSettings, audit_evidence, gather_evidence
 
 FAST = AuditSettings(n_permutations=199)
 QUICK = AuditSettings(n_permutations=99)
@@ -37,3 +37,13 @@ def make_class(build_world, seed, n_oracles, **memory):
         "original": world.model(0.5, gain=1.0, labels=world.labels),
         "settings": FAST,
     }
+
+
+def score_peak(model, oracles):
+    """A metric of one's own."""
+    return {side: np.abs(rows).max(axis=1) for side, rows in model.rows.items()}
+
+
+def run_audit(model, table, **options):
+    """An audit by another table of contrasts."""
+    return audit_evidence(gather_evidence(model, settings=QUICK, **options), contrasts=table)

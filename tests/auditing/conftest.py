@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
+from ruler.auditing.contrasts import OWN, Contrast
+from ruler.core.registry import Registry
 from ruler.core.types import Embeddings
 
 SIDES = ("forget", "retain", "held_out")
@@ -84,3 +86,9 @@ def make_world(build_world):
         return world.cut(model), world.cut(oracle)
 
     return make
+
+
+@pytest.fixture
+def table() -> Registry[Contrast]:
+    """A table of its own, so that no test adds to the program's."""
+    return Registry("metric", OWN, type=Contrast)

@@ -1,11 +1,10 @@
 """Which contrasts an audit measures, and at which layers."""
 
-import numpy as np
 import pytest
-from tests.auditing.cases import FAST, QUICK, make_class
+from tests.auditing.cases import FAST, make_class, run_audit, score_peak
 
-from ruler.auditing import audit, audit_evidence, gather_evidence
-from ruler.auditing.contrasts import OWN, Contrast
+from ruler.auditing import audit
+from ruler.auditing.contrasts import Contrast
 from ruler.core.types import Embeddings
 
 
@@ -54,22 +53,6 @@ def test_memory_at_an_earlier_layer_alone_is_never_erased(build_world):
     assert audit(**given, settings=FAST).verdict == "residual"
     last = {name: tuple(part["last"] for part in model) for name, model in given.items()}
     assert audit(**last, settings=FAST).verdict != "residual"
-
-
-def score_peak(model, oracles):
-    return {side: np.abs(rows).max(axis=1) for side, rows in model.rows.items()}
-
-
-@pytest.fixture
-def table():
-    """A table of its own, so that no test adds to the program's."""
-    from ruler.core.registry import Registry
-
-    return Registry("metric", OWN, type=Contrast)
-
-
-def run_audit(model, table, **options):
-    return audit_evidence(gather_evidence(model, settings=QUICK, **options), contrasts=table)
 
 
 def test_a_metric_that_needs_more_than_was_given_is_left_out(build_world, table):

@@ -5,13 +5,13 @@ import sys
 import textwrap
 import zipfile
 from contextlib import nullcontext
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 from tests.neighbors.fake_ray import FakeRay, WorkerCrashedError
 
-import ruler.cli
 from ruler.core.types import Embeddings
 from ruler.embeddings import save_embeddings
 
@@ -21,20 +21,9 @@ MODELS = ("unlearned", "oracle", "original")
 
 
 @pytest.fixture
-def run(monkeypatch, capsys, tmp_path):
-    """Run `ruler audit` in an empty folder; gives exit status, stdout and stderr."""
-
-    def run(*words):
-        monkeypatch.setattr(sys, "argv", ["ruler", "audit", *map(str, words)])
-        with pytest.raises(SystemExit) as stop:
-            ruler.cli.main()
-        captured = capsys.readouterr()
-        return stop.value.code or 0, captured.out, captured.err
-
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "120")
-    monkeypatch.setenv("NO_COLOR", "1")
-    return run
+def run(ruler_command):
+    """Run `ruler audit`."""
+    return partial(ruler_command, "audit")
 
 
 def make_rows(left=0.0, seed=0, sizes=SIZES):

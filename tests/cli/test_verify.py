@@ -1,7 +1,6 @@
 """`ruler keygen`, `ruler audit --sign` and `ruler verify` as a user runs them."""
 
 import json
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -10,23 +9,6 @@ import pytest
 import ruler
 import ruler.cli
 from ruler import Report
-
-
-@pytest.fixture
-def run(monkeypatch, capsys, tmp_path):
-    """Run `ruler` in an empty folder; gives exit status, stdout and stderr."""
-
-    def run(*words):
-        monkeypatch.setattr(sys, "argv", ["ruler", *map(str, words)])
-        with pytest.raises(SystemExit) as stop:
-            ruler.cli.main()
-        captured = capsys.readouterr()
-        return stop.value.code or 0, captured.out, captured.err
-
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "120")
-    monkeypatch.setenv("NO_COLOR", "1")
-    return run
 
 
 @pytest.fixture
@@ -47,85 +29,85 @@ def bundle(tmp_path):
     return tmp_path / "audit.toml"
 
 
-def test_a_sealed_report_is_verified(run, bundle, tmp_path):
-    code, out, _ = run("keygen", "--out", "keys")
+def test_a_sealed_report_is_verified(ruler_command, bundle, tmp_path):
+    code, out, _ = ruler_command("keygen", "--out", "keys")
     assert code == 0
     assert "key id: " in out
-    code, _, err = run("audit", bundle, "--sign", "keys/ruler-key.pem", "--also", "junit", "--out", "report")
+    code, _, err = ruler_command("audit", bundle, "--sign", "keys/ruler-key.pem", "--also", "junit", "--out", "report")
     assert code == 1, err  # residual
-    code, out, err = run("verify", "report", "--key", "keys/ruler-key.pub.pem")
+    code, out, err = ruler_command("verify", "report", "--key", "keys/ruler-key.pub.pem")
     assert (code, err) == (0, "")
     assert "holds  signature: The report was signed by the key" in out
     assert out.endswith("Everything that was checked holds.\n")
-    code, out, _ = run("verify", "report")
+    code, out, _ = ruler_command("verify", "report")
     assert code == 0
     assert "Not checked: signature." in out
 
 
-def test_what_was_changed_is_said_and_ends_with_1(run, bundle, tmp_path):
-    run("audit", bundle, "--out", "report")
+def test_what_was_changed_is_said_and_ends_with_1(ruler_command, bundle, tmp_path):
+    ruler_command("audit", bundle, "--out", "report")
     page = tmp_path / "report" / "report.html"
     page.write_text(page.read_text().replace("residual", "erased"))
-    code, out, _ = run("verify", "report")
+    code, out, _ = ruler_command("verify", "report")
     assert code == 1
     assert "DOES NOT HOLD  files: report.html was changed after the report was saved." in out
     assert "Do not rely on this report" in out
 
 
-def test_names_of_added_files_cannot_steer_the_terminal(run, bundle, tmp_path):
-    run("audit", bundle, "--out", "report")
+def test_names_of_added_files_cannot_steer_the_terminal(ruler_command, bundle, tmp_path):
+    ruler_command("audit", bundle, "--out", "report")
     (tmp_path / "report" / "evil\x1b[2J.txt").touch()
-    code, out, _ = run("verify", "report")
+    code, out, _ = ruler_command("verify", "report")
     assert code == 1
     assert "\x1b" not in out
     assert "evil" in out
 
 
 @pytest.mark.parametrize("by_options", [True, False])
-def test_an_audit_can_be_repeated_to_the_bit(run, bundle, by_options, tmp_path):
+def test_an_audit_can_be_repeated_to_the_bit(ruler_command, bundle, by_options, tmp_path):
     words = ("--unlearned", "unlearned", "--oracle", "oracle", "--margin", "0.2") if by_options else (bundle.name,)
-    run("audit", *words, "--seed", "3", "--out", "report")
-    code, out, err = run("verify", "report", "--rerun")
+    ruler_command("audit", *words, "--seed", "3", "--out", "report")
+    code, out, err = ruler_command("verify", "report", "--rerun")
     assert (code, err) == (0, ""), out
     assert "holds  rerun: The audit was repeated from its inputs and gives the same report, to the bit." in out
     rows = np.load(tmp_path / "unlearned" / "forget.npy")
     np.save(tmp_path / "unlearned" / "forget.npy", rows + 1e-9)
-    code, out, _ = run("verify", "report", "--rerun")
+    code, out, _ = ruler_command("verify", "report", "--rerun")
     assert code == 1
     assert "The inputs are not those of the report: unlearned/forget.npy changed." in out
     (tmp_path / "unlearned" / "forget.npy").unlink()
-    code, out, _ = run("verify", "report", "--rerun")
+    code, out, _ = ruler_command("verify", "report", "--rerun")
     assert code == 1
     assert "rerun: The audit could not be repeated." in out
 
 
-def test_numbers_that_the_inputs_do_not_give_are_found_by_repeating(run, bundle, tmp_path):
+def test_numbers_that_the_inputs_do_not_give_are_found_by_repeating(ruler_command, bundle, tmp_path):
     """A report that agrees with itself in all but its inputs, by somebody who ran RULER on other data."""
-    run("audit", bundle, "--out", "report")
+    ruler_command("audit", bundle, "--out", "report")
     saved = Report.load("report")
     random = np.random.default_rng(1)
     other = ruler.audit(tuple(random.normal(size=(n, 6)) for n in (40, 90, 80)), settings=saved.settings)
     replace(other, provenance={**saved.provenance, "layers": []}, declared=saved.declared).save("forged")
-    code, out, _ = run("verify", "forged")
+    code, out, _ = ruler_command("verify", "forged")
     assert code == 0, out
-    code, out, _ = run("verify", "forged", "--rerun")
+    code, out, _ = ruler_command("verify", "forged", "--rerun")
     assert code == 1
     assert "The audit gives other records than records.parquet holds." in out
     assert "The audit gives another report.json; other are verdict, reason" in out
 
 
-def test_a_report_that_does_not_hold_is_not_repeated(run, bundle, tmp_path):
-    run("audit", bundle, "--out", "report")
+def test_a_report_that_does_not_hold_is_not_repeated(ruler_command, bundle, tmp_path):
+    ruler_command("audit", bundle, "--out", "report")
     (tmp_path / "report" / "note.txt").touch()
-    code, out, _ = run("verify", "report", "--rerun")
+    code, out, _ = ruler_command("verify", "report", "--rerun")
     assert code == 1
     assert "not checked  rerun: The audit was not repeated" in out
 
 
-def test_an_audit_of_arrays_cannot_be_repeated_from_files(run, bundle):
+def test_an_audit_of_arrays_cannot_be_repeated_from_files(ruler_command, bundle):
     random = np.random.default_rng(1)
     ruler.audit(tuple(random.normal(size=(n, 6)) for n in (40, 90, 80))).save("report")
-    code, out, _ = run("verify", "report", "--rerun")
+    code, out, _ = ruler_command("verify", "report", "--rerun")
     assert code == 1
     assert "made in Python, from arrays" in out
 
@@ -139,8 +121,8 @@ def test_an_audit_of_arrays_cannot_be_repeated_from_files(run, bundle):
         (("audit", "audit.toml", "--also", "word"), "--also must be one of pdf, sarif, junit; got 'word'"),
     ],
 )
-def test_misuse_is_one_line_and_exit_2(run, bundle, tmp_path, words, phrase):
-    code, out, err = run(*words)
+def test_misuse_is_one_line_and_exit_2(ruler_command, bundle, tmp_path, words, phrase):
+    code, out, err = ruler_command(*words)
     assert code == 2
     assert out == ""
     assert phrase in err
@@ -148,22 +130,22 @@ def test_misuse_is_one_line_and_exit_2(run, bundle, tmp_path, words, phrase):
     assert not (tmp_path / "ruler-audit-report").exists()
 
 
-def test_a_pdf_without_a_browser_is_refused_before_the_audit(run, bundle, monkeypatch, tmp_path):
+def test_a_pdf_without_a_browser_is_refused_before_the_audit(ruler_command, bundle, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    code, _, err = run("audit", bundle, "--also", "pdf")
+    code, _, err = ruler_command("audit", bundle, "--also", "pdf")
     assert code == 2
     assert "must be printed by Chromium; got none of chromium" in err
 
 
-def test_keys_are_not_overwritten(run):
-    assert run("keygen")[0] == 0
-    code, _, err = run("keygen")
+def test_keys_are_not_overwritten(ruler_command):
+    assert ruler_command("keygen")[0] == 0
+    code, _, err = ruler_command("keygen")
     assert code == 2
     assert "Keys are never overwritten" in err
 
 
-def test_declarations_are_shown_as_declared(run, bundle, tmp_path):
-    run("audit", bundle, "--out", "report")
+def test_declarations_are_shown_as_declared(ruler_command, bundle, tmp_path):
+    ruler_command("audit", bundle, "--out", "report")
     content = json.loads((tmp_path / "report" / "report.json").read_text())
     assert content["declared"]["request"] == "DSR-17"
     page = (tmp_path / "report" / "report.html").read_text()
@@ -177,8 +159,8 @@ def test_declarations_are_shown_as_declared(run, bundle, tmp_path):
         assert words in declared
 
 
-def test_an_unknown_declaration_is_refused_with_the_near_one(run, bundle):
+def test_an_unknown_declaration_is_refused_with_the_near_one(ruler_command, bundle):
     bundle.write_text(bundle.read_text().replace("run_by", "ran_by"))
-    code, _, err = run("audit", bundle)
+    code, _, err = ruler_command("audit", bundle)
     assert code == 2
     assert "Did you mean 'run_by'?" in err

@@ -6,9 +6,8 @@ import sys
 
 import numpy as np
 import pytest
-from tests.auditing.cases import QUICK
+from tests.auditing.cases import run_audit, score_peak
 
-from ruler.auditing import audit_evidence, gather_evidence
 from ruler.auditing.contrasts import CONTRASTS, OWN, Contrast
 
 PACKAGE = '''
@@ -33,22 +32,6 @@ PEAK = Contrast(
 )
 '''
 RUN = "import sys; from ruler.cli import main; sys.argv[0] = 'ruler'; main()"
-
-
-def score_peak(model, oracles):
-    return {side: np.abs(rows).max(axis=1) for side, rows in model.rows.items()}
-
-
-@pytest.fixture
-def table():
-    """A table of its own, so that no test adds to the program's."""
-    from ruler.core.registry import Registry
-
-    return Registry("metric", OWN, type=Contrast)
-
-
-def run_audit(model, table, **options):
-    return audit_evidence(gather_evidence(model, settings=QUICK, **options), contrasts=table)
 
 
 def test_a_metric_of_another_package_is_shown_by_ruler_audit(tmp_path, build_world):

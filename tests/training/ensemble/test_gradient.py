@@ -11,14 +11,6 @@ from ruler.training.ensemble.gradient import DropoutStream, Pass, add_gradient, 
 CPU = torch.device("cpu")
 
 
-@pytest.fixture(scope="module")
-def table():
-    draw = np.random.RandomState(0)
-    features = draw.randn(150, 5).astype(np.float32)
-    labels = (features[:, 0] + 0.5 * draw.randn(150) > 0).astype(np.int64)
-    return features, labels
-
-
 def one_hot(labels, n_classes=2):
     return functional.one_hot(torch.as_tensor(labels), n_classes).T.float()
 

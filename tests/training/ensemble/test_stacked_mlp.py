@@ -1,19 +1,9 @@
 """Weights of stacked networks, in and out."""
 
-import numpy as np
-import pytest
 import torch
 
 from ruler.models.tabular_mlp import TabularMLP
 from ruler.training.ensemble import MLPShape, StackedMLP
-
-
-@pytest.fixture(scope="module")
-def table():
-    draw = np.random.RandomState(0)
-    features = draw.randn(150, 5).astype(np.float32)
-    labels = (features[:, 0] + 0.5 * draw.randn(150) > 0).astype(np.int64)
-    return features, labels
 
 
 def test_initial_weights_are_the_protocols():

@@ -22,7 +22,7 @@ class Shift:
     """One number of a model in both precisions.
 
     Args:
-        float32, bfloat16: A value a seed; NaN where the cell failed.
+        float32, bfloat16: A value per seed; NaN where the cell failed.
         means: Over seeds, float32 first.
         difference: Mean in bfloat16 minus mean in float32.
         low, high: Welch's 95% interval of the difference.

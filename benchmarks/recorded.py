@@ -57,7 +57,7 @@ def _read(path: Path) -> pd.DataFrame:
 
 
 def compare_pairs(rows: pd.DataFrame) -> list[PrecisionRow]:
-    """Does bfloat16 change what recorded studies conclude? A row a condition, without times: runs were not in turns."""
+    """Does bfloat16 change what recorded studies conclude? One row per condition; no times: runs were not in turns."""
     conditions = rows.sort_values("seed").groupby(_CONDITION, dropna=False)
     return [summarise(_recall(condition), is_timed=False) for _, condition in conditions]
 

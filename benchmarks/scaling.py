@@ -78,7 +78,7 @@ class Device:
         name: Of the kind.
         tflops: Of the first pass, measured, in units of 10^12 operations a second.
         exact_over_first: Time of the exact answer in units of the first pass.
-        read_gb_s: From the shards into its memory, in 10^9 bytes a second.
+        read_gb_s: From the shards into its memory, in 10^9 bytes per second.
     """
 
     name: str
@@ -177,9 +177,9 @@ def write_tables(numbers: Mapping[str, Any], page: Path) -> None:
 def _describe(numbers: Mapping[str, Any], model: CostModel) -> str:
     machine = ", ".join(f"{key} {value}" for key, value in numbers["machine"].items())
     return (
-        f"Machine: {machine}. Fit: read = {model.read * 1e9:.3g} ns a number, "
-        f"multiply = {model.multiply * 1e12:.3g} ps a multiply-add, reduce = {model.reduce * 1e12:.3g} ps a product; "
-        f"root mean square of the relative errors {model.error:.1%}."
+        f"Machine: {machine}. Fit: read = {model.read * 1e9:.3g} ns per number, "
+        f"multiply = {model.multiply * 1e12:.3g} ps per multiply-add, "
+        f"reduce = {model.reduce * 1e12:.3g} ps per product; root mean square of the relative errors {model.error:.1%}."
     )
 
 

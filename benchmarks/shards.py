@@ -51,7 +51,7 @@ class ShardsTiming:
 def time_shards(
     n_rows: int = N_ROWS, width: int = WIDTH, n_reference: int | None = N_REFERENCE, n_side: int = _N_SIDE
 ) -> ShardsTiming:
-    """Write shards to the temporary folder, 4 bytes a number, and audit them in a process of its own.
+    """Write shards to the temporary folder, 4 bytes per number, and audit them in a process of its own.
 
     Args:
         n_rows: Retain records.

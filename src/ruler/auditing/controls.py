@@ -171,8 +171,7 @@ def cross_fit(rows: FloatArray, n_first: int, units: npt.NDArray[np.intp] | None
     for fold in range(_N_FOLDS):
         rest, own = folds != fold, folds == fold
         if own.any() and len(np.unique(is_first[rest])) == 2:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
+            with warnings.catch_warnings(action="ignore"):
                 fitted = linear_model.LogisticRegression(max_iter=1000).fit(reduced[rest], is_first[rest])
             scores[own] = fitted.decision_function(reduced[own])
     return scores

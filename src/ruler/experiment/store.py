@@ -194,7 +194,11 @@ class ResultStore:
     def _prepare(self) -> None:
         with self._explaining():
             if not self._has_schema():
-                self._check_ours()  # before anything is written to it
+                # a database of another program is refused before anything is written to it
+                found = self._connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+                names = {name for (name,) in found}
+                if names and "results" not in names:
+                    raise sqlite3.DatabaseError("a database of another program")
             self._enter_wal_mode()
             self._connection.execute("PRAGMA synchronous = NORMAL")
             if not self._has_schema():
@@ -226,12 +230,6 @@ class ResultStore:
     def _ask(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         with self._explaining():
             return self._connection.execute(query, values).fetchall()
-
-    def _check_ours(self) -> None:
-        """Refuse a database of another program, which `_SCHEMA` would otherwise be added to."""
-        names = {name for (name,) in self._connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        if names and "results" not in names:
-            raise sqlite3.DatabaseError("a database of another program")
 
     def _enter_wal_mode(self) -> None:
         """Try until no other process does the same: SQLite then answers 'locked' at once, whatever its timeout."""

@@ -52,7 +52,11 @@ def save_report(report: Report, folder: Path, *, sign_with: Path | None = None, 
     for name in (*NAMES, *EXTRA_NAMES.values(), *SEAL_NAMES):
         if (folder / name).is_dir():
             raise InputError(f"{folder / name} must be a file or free; got a folder. Move it or choose another folder.")
-    key = _load_key(sign_with)
+    key = None
+    if sign_with is not None:
+        from ruler.auditing.seal.signature import load_private_key
+
+        key = load_private_key(sign_with)
     contents, content = _render(report, also)
     with writing_safely(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -139,14 +143,6 @@ def render_files(report: Report, fingerprint: str, names: Collection[str]) -> di
     pages = {"report.html": render_page(report, fingerprint=fingerprint).encode("utf-8", "backslashreplace")}
     writers = {"report.sarif": write_sarif, "junit.xml": write_junit}
     return pages | {name: write(report) for name, write in writers.items() if name in names}
-
-
-def _load_key(path: Path | None) -> "Ed25519PrivateKey | None":
-    if path is None:
-        return None
-    from ruler.auditing.seal.signature import load_private_key
-
-    return load_private_key(path)
 
 
 def _seal(contents: Mapping[str, bytes], content: "Content", key: "Ed25519PrivateKey | None") -> dict[str, bytes]:

@@ -17,8 +17,9 @@ _NOT_IN_XML = {0xFFFE: "\\u{fffe}", 0xFFFF: "\\u{ffff}"}
 
 def write_sarif(report: Report) -> bytes:
     """The verdict and every guard as SARIF 2.1.0; all of them point at report.html."""
+    headline = f"{report.verdict.capitalize()}. {wording.choose_headline(report)}"
     found: list[tuple[str, Level, str]] = [
-        ("verdict", _VERDICT_LEVELS.get(report.verdict, "error"), f"{_say_verdict(report)} {report.reason}")
+        ("verdict", _VERDICT_LEVELS.get(report.verdict, "error"), f"{headline} {report.reason}")
     ]
     found += [
         (guard.name, _LEVELS[guard.severity], f"{guard.message} {guard.cure}".strip())
@@ -68,10 +69,6 @@ def write_junit(report: Report) -> bytes:
             ET.SubElement(case, "system-out").text = _for_xml(message)
     ET.indent(suite)
     return f"<?xml version='1.0' encoding='utf-8'?>\n{ET.tostring(suite, 'unicode')}\n".encode()
-
-
-def _say_verdict(report: Report) -> str:
-    return f"{report.verdict.capitalize()}. {wording.choose_headline(report)}"
 
 
 def _for_xml(text: str) -> str:

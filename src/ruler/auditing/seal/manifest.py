@@ -161,12 +161,9 @@ def _hash_code() -> str:
 
 def describe_code() -> Code:
     """The code that runs now."""
-    return Code(version=__version__, sha256=_hash_code(), constraints=_hash_constraints())
-
-
-def _hash_constraints() -> str | None:
     path = Path(str(files("ruler"))).parents[1] / "constraints.txt"
-    return hash_bytes(path.read_bytes()) if path.is_file() else None
+    constraints = hash_bytes(path.read_bytes()) if path.is_file() else None
+    return Code(version=__version__, sha256=_hash_code(), constraints=constraints)
 
 
 def _describe_environment() -> Environment:

@@ -115,13 +115,6 @@ def read_npz(path: Path) -> dict[str, npt.NDArray[Any]]:
         return dict(arrays)
 
 
-def _check_pickle(archive: zipfile.ZipFile, path: Path) -> None:
-    """Refuse what torch allows though no tensor needs it: to make bytes of any number."""
-    for entry in archive.infolist():
-        if entry.filename.endswith("data.pkl") and b"bytearray" in archive.read(entry):
-            raise FileFormatError(f"{path} must hold tensors only; got bytes. Save a tensor or a state dict.")
-
-
 def read_torch(path: Path, *, is_mapped: bool = False) -> Any:
     """The tensors and plain values that ``torch.save`` wrote, on the CPU; nothing in the file is executed.
 
@@ -140,7 +133,11 @@ def read_torch(path: Path, *, is_mapped: bool = False) -> Any:
             with zipfile.ZipFile(path) as archive:
                 check_packing(archive, path)
                 check_unfolded_size(sum(entry.file_size for entry in archive.infolist()), path)
-                _check_pickle(archive, path)
+                for entry in archive.infolist():  # torch allows to make bytes of any number, which no tensor needs
+                    if entry.filename.endswith("data.pkl") and b"bytearray" in archive.read(entry):
+                        raise FileFormatError(
+                            f"{path} must hold tensors only; got bytes. Save a tensor or a state dict."
+                        )
         # from memory, an old file gets no more than it has, whatever length it claims for a text
         source = path if is_zip else io.BytesIO(path.read_bytes())
         try:

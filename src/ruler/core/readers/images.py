@@ -2,8 +2,6 @@
 
 import io
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -40,32 +38,28 @@ def decode_image(content: bytes, name: str, image_size: tuple[int, int] | None =
     """One PNG or JPEG as (height, width, 3) uint8, turned upright as its camera noted, transparency dropped.
 
     Raises:
-        FileFormatError: Not such an image, a broken one, more pixels than the limit, or more than 8 bits a colour.
+        FileFormatError: Not such an image, a broken one, more pixels than the limit, or more than 8 bits per colour.
     """
     pillow: Any = load_optional("PIL.Image", "reading images")
     operations: Any = load_optional("PIL.ImageOps", "reading images")
     try:
-        with _quiet(), pillow.open(io.BytesIO(content), formats=("PNG", "JPEG")) as image:
+        # warnings tell of broken camera notes, which only say which way is up, and of sizes, which are checked here
+        with (
+            warnings.catch_warnings(action="ignore"),
+            pillow.open(io.BytesIO(content), formats=("PNG", "JPEG")) as image,
+        ):
             if image.width * image.height > limit("pixels"):
                 raise ValueError(f"{image.width} x {image.height} pixels")
             if image.mode not in _MODES:
-                raise ValueError(f"mode {image.mode}, more than 8 bits a colour")
+                raise ValueError(f"mode {image.mode}, more than 8 bits per colour")
             operations.exif_transpose(image, in_place=True)
             upright = image.convert("RGB")
     except Exception as error:  # parsers raise anything
         reason = "not one of the two" if isinstance(error, pillow.UnidentifiedImageError) else error
         raise FileFormatError(
-            f"{name} must be a PNG or JPEG image of at most {limit('pixels'):,} pixels and 8 bits a colour; got a file "
-            f"that cannot be read ({reason}). Remove or convert it."
+            f"{name} must be a PNG or JPEG image of at most {limit('pixels'):,} pixels and 8 bits per colour; got a "
+            f"file that cannot be read ({reason}). Remove or convert it."
         ) from error
     if image_size is not None:
         upright = upright.resize((image_size[1], image_size[0]), pillow.Resampling.BILINEAR)
     return np.asarray(upright, dtype=np.uint8)
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without warnings of broken camera notes, which only say which way is up, or of sizes, which are checked here."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield

@@ -59,7 +59,9 @@ def load_pretrained(
     options = _choose_options(dtype, load_in, device_map)
     check_weights(folder)
     _check_documents(folder)
-    _check_layers(read_json(folder / "config.json"), folder / "config.json")
+    for key, number in _list_numbers(read_json(folder / "config.json")):
+        if _COUNTS.fullmatch(key):
+            check_at_most(number, "layers", folder / "config.json", f"layers ({key})")
     transformers = load_optional("transformers", "loading a transformers model")
     with quiet_transformers(), reading_safely(folder, "transformers model"):
         config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
@@ -267,12 +269,6 @@ def _list_numbers(content: Any, key: str = "") -> Iterator[tuple[str, int]]:
             yield from _list_numbers(value, key)
     elif isinstance(content, int):
         yield key, content
-
-
-def _check_layers(config: dict[str, Any], path: Path) -> None:
-    for key, number in _list_numbers(config):
-        if _COUNTS.fullmatch(key):
-            check_at_most(number, "layers", path, f"layers ({key})")
 
 
 def _check_edges(config: dict[str, Any], path: Path) -> None:

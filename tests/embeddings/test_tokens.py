@@ -44,8 +44,9 @@ def test_tokens_are_scored_as_by_plain_passes(make):
 @pytest.mark.parametrize("make", [*MODELS, make_opt, make_gemma])
 def test_losses_are_those_of_the_model_itself(make):
     model, data = make(), make_records()
-    reading = read_tokens(model, data, lens=True)
+    reading = read_tokens(model, data, lens=True, hidden="mean")
     np.testing.assert_allclose(list(reading.lens.values())[-1], reading.log_probs, atol=1e-5)
+    assert reading.hidden[HEAD_INPUT].shape == (9, model.get_output_embeddings().in_features)
     for row, expected in enumerate(reading.losses):
         one = {name: part[row : row + 1] for name, part in data.items()}
         assert float(model(**one).loss.detach()) == pytest.approx(expected, abs=1e-5)

@@ -82,7 +82,7 @@ def read_tokens(
         names = [*parts.blocks, HEAD_INPUT]
         scores = torch.cat([one for one, _, _ in found], dim=1).double().cpu().numpy()  # (kinds, all tokens)
         lenses = torch.cat([one for _, one, _ in found], dim=1).double().cpu().numpy() if lens else []
-        states = torch.cat([one for _, _, one in found], dim=1).cpu().numpy() if hidden else []
+        states = [torch.cat(parts).cpu().numpy() for parts in zip(*(one for _, _, one in found), strict=True)]
     rows = torch.cat([batch.records[batch.rows] for batch in batches]).numpy()
     slots = torch.cat([batch.slots for batch in batches]).numpy()
     records = torch.cat([batch.records for batch in batches]).numpy()
@@ -136,8 +136,8 @@ def prepared(
 
 def _read_batch(
     parts: "CausalParts", batch: "TokenBatch", *, moments: bool, lens: bool, hidden: str | None
-) -> "tuple[Tensor, Tensor | None, Tensor | None]":
-    """Scores (kinds, m), log-probabilities (layers, m) and vectors (layers, b, p)."""
+) -> "tuple[Tensor, Tensor | None, list[Tensor]]":
+    """Scores (kinds, m), log-probabilities (layers, m) and vectors (b, p) of each layer."""
     import torch
 
     lenses: list[Tensor] = []
@@ -169,7 +169,7 @@ def _read_batch(
             f"model must read its last block through one norm and its head; {type(parts.model).__name__} does not, so "
             "there is no logit lens. Read it without lens."
         )
-    return scores.T, torch.stack(lenses) if lens else None, torch.stack(vectors) if hidden else None
+    return scores.T, torch.stack(lenses) if lens else None, vectors
 
 
 def score_logits(logits: "Tensor", targets: "Tensor", *, moments: bool = False) -> "Tensor":

@@ -291,18 +291,27 @@ def judge(
 
 
 def choose_tests(known: dict[str, Any], file: Path, function: str, budget_s: float = BUDGET_S) -> list[str]:
-    """The fastest tests that call a function or, if none does, its file; the file's own tests for values in it."""
+    """The fastest tests that call a function or, if none does, its file; for values in it also those beside its own."""
     own = f"{file.relative_to(HOUSE)} "
     mirror = str(Path("tests") / file.relative_to(HOUSE).with_name(f"test_{file.name}"))
     callers = [name for name, one in known.items() if own + function in one["calls"]]
-    callers = callers or [
-        name
-        for name, one in known.items()
-        if name.startswith(mirror) or any(call.startswith(own) for call in one["calls"])
-    ]
+    beside: list[str] = []
+    if not callers:
+        is_near = {
+            name: name.startswith(mirror) or any(call.startswith(own) for call in one["calls"])
+            for name, one in known.items()
+        }
+        callers = [name for name in known if is_near[name]]
+        beside = [
+            name for name in known if not is_near[name] and Path(name.split("::")[0]).parent == Path(mirror).parent
+        ]
+
+    def cost(name: str) -> float:
+        return float(known[name]["seconds"])
+
     chosen, seconds = list[str](), 0.0
-    for name in sorted(callers, key=lambda name: known[name]["seconds"]):
-        seconds += known[name]["seconds"]
+    for name in (*sorted(callers, key=cost), *sorted(beside, key=cost)):
+        seconds += cost(name)
         if seconds > budget_s:
             break
         chosen.append(name)

@@ -70,5 +70,9 @@ def test_entities_alone_are_patched_where_they_are_marked():
 def test_unknown_sets_and_models_are_refused():
     with pytest.raises(InputError, match="data must hold forget"):
         read_language_model(make_llama(), {"forgotten": DATA["forget"]})
+    with pytest.raises(InputError, match=r"of others only .*; got forget, retain"):
+        read_language_model(make_llama(), {"forget": DATA["forget"], "retain": DATA["forget"]})
+    with pytest.raises(InputError, match="data must hold forget"):
+        read_language_model(make_llama(), {"held_out": DATA["forget"]})
     with pytest.raises(InputError, match="'oracle' or 'original'"):
         name_reference("retain", {})

@@ -68,3 +68,20 @@ def test_what_cannot_be_probed():
         linear_probe(rows, rows, ["ann"] * 5)
     with pytest.raises(InputError, match="same layers on both sides"):
         linear_probe(rows, {"b": rows["a"]})
+
+
+def test_fits_are_stationary_whatever_the_scale():
+    """At the optimum of penalised logistic regression each dual is the weighted residual over the penalty."""
+    rows = RNG.normal(size=(2, 12, 3)) * np.array([1, 30])[:, None, None]
+    is_first = np.arange(12) < 4
+    grams = rows @ rows.transpose(0, 2, 1)
+    duals = fit_logistic(grams, is_first, 0.5)
+    chance = 1 / (1 + np.exp(-np.einsum("lij,lj->li", grams, duals)))
+    weight = np.where(is_first, 12 / 8, 12 / 16)
+    np.testing.assert_allclose(0.5 * duals, weight * (is_first - chance), atol=1e-6)
+
+
+def test_a_column_that_never_varies_changes_nothing():
+    forget, held_out = RNG.normal(size=(20, 3)), RNG.normal(size=(30, 3))
+    longer = [{"a": np.column_stack([rows, np.full(len(rows), 7.0)])} for rows in (forget, held_out)]
+    assert linear_probe(*longer).value == linear_probe({"a": forget}, {"a": held_out}).value

@@ -84,3 +84,13 @@ def test_rmia_of_records_like_the_population_is_a_half():
     assert rmia(*same, references, references).value == pytest.approx(0.5, abs=0.05)
     assert rmia(same[0], same[0], references, references).value == pytest.approx(0.5)
     assert not math.isnan(rmia(*same, references, references).value)
+
+
+def answer_with(*margins_wanted):
+    return [Predictions(np.array([[margin, 0.0]]), np.array([0])) for margin in margins_wanted]
+
+
+def test_klom_has_twenty_bins():
+    """0.049 lies in the first of 20 bins from 0 to 1, beside one of two oracles; of 21 it would lie in the second."""
+    assert klom(answer_with(0.049), answer_with(0.0, 1.0)).value == pytest.approx(math.log(2))
+    assert klom(answer_with(0.051), answer_with(0.0, 1.0)).value == 12

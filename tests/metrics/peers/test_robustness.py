@@ -18,6 +18,7 @@ def test_relearning(oracle, unlearned, expected):
 def test_relearning_that_teaches_the_oracle_nothing_shows_nothing():
     assert math.isnan(relearning_robustness(0.2, 0.2, 0.1, 0.5))
     assert math.isnan(relearning_robustness(0.2, math.nan, 0.1, 0.5))
+    assert math.isnan(relearning_robustness(0.2, math.inf, math.inf, 0.5))
 
 
 def test_quantization():

@@ -108,3 +108,13 @@ def test_one_member_of_a_label_is_enough(build_world):
     again = gather_evidence(tuple(parts), settings=FAST)
     assert (again.labels["retain"][again.main.members] == 0).sum() == 1
     assert measure_contrasts(again)["m4"].sensitivity.source == "known members"
+
+
+@pytest.mark.parametrize(("n_labels", "is_compared"), [(20, False), (21, True)])
+def test_members_are_matched_by_up_to_twenty_labels(build_world, n_labels, is_compared):
+    """A held-out label that no member has leaves nothing to compare, unless labels are numbers rather than classes."""
+    world = build_world(0, sizes=(30, 120, 100))
+    labels = [np.arange(len(rows)) % (n_labels - (side < 2)) for side, rows in enumerate(world.model())]
+    model = tuple(Embeddings(rows, labels=own) for rows, own in zip(world.model(), labels, strict=True))
+    sensitivity = measure_contrasts(gather_evidence(model, settings=FAST))["m4"].sensitivity
+    assert (sensitivity is not None) == is_compared

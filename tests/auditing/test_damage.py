@@ -126,3 +126,31 @@ def test_linear_cka_is_at_most_one_whatever_the_rounding():
         found += [linear_cka(rows, 3.0 * rows[:, ::-1]), linear_cka(rows, rows)]
     assert max(found) == 1.0
     assert min(found) == pytest.approx(1.0)
+
+
+def test_linear_cka_takes_rows_of_any_size():
+    rows = np.random.default_rng(0).normal(size=(9, 3))
+    for scale in (1e-120, 1e120):
+        assert linear_cka(scale * rows, rows) == linear_cka(rows, scale * rows) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(("n_labels", "is_known"), [(20, True), (21, False)])
+def test_more_than_twenty_labels_are_numbers_rather_than_classes(n_labels, is_known):
+    rng = np.random.default_rng(0)
+    parts = np.split(rng.normal(size=(160, 3)), [20, 120])
+
+    def embed(right):
+        return tuple(
+            Embeddings(
+                part + 0.01 * rng.normal(size=part.shape),
+                labels=np.arange(len(part)) % n_labels,
+                losses=np.where(np.arange(len(part)) < right * len(part), 0.1, 3.0),
+            )
+            for part in parts
+        )
+
+    found = judge_damage(gather_evidence(embed(0.5), oracle=embed(1.0)), {})
+    chance = 5 / 100
+    assert (found.skill, found.lost) == pytest.approx(
+        ((0.5 - chance) / (1 - chance), 0.5) if is_known else (math.nan, math.nan), nan_ok=True
+    )

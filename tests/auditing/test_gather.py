@@ -245,3 +245,20 @@ def test_the_bound_holds_as_often_as_it_says():
 def test_as_many_as_there_are_is_all_of_them(make_world):
     model, _ = make_world()
     assert gather_evidence(model, settings=replace(QUICK, n_reference=400)).main.reference is None
+
+
+def test_keys_of_rows_are_those_of_earlier_versions():
+    """The order of the records, and with it every random draw, follows from them."""
+    assert hash_content(np.array([[1.0, -2.0], [0.5, 3.0]])).tolist() == [10234146174298526822, 2114998541726668355]
+
+
+@pytest.mark.parametrize("size", [1, 7])
+def test_known_members_are_at_most_two_thousand_in_whole_groups(size):
+    rng = np.random.default_rng(0)
+    forget, retain, held_out = np.split(rng.normal(size=(2340, 2)), [10, 2330])
+    groups = None if size == 1 else {"retain": np.arange(2320) // size}
+    evidence = gather_evidence((forget, retain, held_out), groups=groups)
+    members = evidence.main.members
+    assert len(members) == 2000 // size * size
+    if size > 1:
+        assert (np.unique(evidence.groups["retain"][members], return_counts=True)[1] == size).all()

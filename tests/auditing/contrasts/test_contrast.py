@@ -105,3 +105,15 @@ def test_a_metric_is_measured_at_every_layer_and_decides_nothing_unless_it_says_
     found = run_audit(model, table).metrics["peak"]
     assert [layer.layer for layer in found.layers] == ["first", "last"]
     assert found.verdict == "descriptive"
+
+
+def test_where_memory_puts_forget_records():
+    """Which side of held-out records, which scores make one record stand out, and which contrasts decide."""
+    assert {name: (one.residual_side, one.record_tail, one.decides) for name, one in OWN.items()} == {
+        "m1": (-1, "low", False),
+        "m2": (-1, "low", True),
+        "m3": (0, "both", False),
+        "m4": (1, "both", True),
+        "norm": (0, "both", True),
+        "loss": (-1, "both", True),
+    }

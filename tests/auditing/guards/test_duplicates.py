@@ -11,7 +11,7 @@ from ruler.auditing import audit
 from ruler.neighbors import find_neighbors
 
 
-@pytest.mark.parametrize(("n_copied", "severity"), [(1, "warn"), (10, "warn"), (35, "fail")])
+@pytest.mark.parametrize(("n_copied", "severity"), [(1, "warn"), (20, "warn"), (21, "fail"), (35, "fail")])
 def test_forget_records_in_the_retain_set(models, n_copied, severity):
     for forget, retain, _ in models.values():
         retain[:n_copied] = forget[:n_copied]

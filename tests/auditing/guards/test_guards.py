@@ -2,7 +2,17 @@
 
 import numpy as np
 import pytest
-from tests.auditing.guards.cases import N_FORGET, N_HELD_OUT, N_RETAIN, WIDTH, cut, guards_of, make_models, names_of
+from tests.auditing.guards.cases import (
+    N_FORGET,
+    N_HELD_OUT,
+    N_RETAIN,
+    WIDTH,
+    cut,
+    guards_of,
+    make_models,
+    names_of,
+    shift,
+)
 
 from ruler.auditing.gather import gather_evidence
 from ruler.auditing.guards import GUARDS
@@ -77,3 +87,12 @@ def test_the_gravest_come_first(models):
     assert found[0] == "fail"
     assert found == sorted(found, key=["fail", "warn", "note"].index)
     assert "warn" in found
+
+
+def test_a_warning_comes_before_the_note_of_an_earlier_guard(models, random):
+    moved = {name: [part.values for part in sides] for name, sides in shift(models, 8.0).items()}
+    moved = {name: (forget[:8], *rest) for name, (forget, *rest) in moved.items()}
+    oracles = [tuple(part + 0.01 * random.normal(size=part.shape) for part in moved["oracle"]) for _ in range(5)]
+    found = names_of(moved | {"oracle": oracles})
+    assert ("not_exchangeable", "note") in found
+    assert [severity for _, severity in found] == ["warn", "note"]

@@ -149,3 +149,11 @@ def test_half_and_nine_tenths_of_equal_rows_are_the_limits(models, n_equal, seve
         finding.severity for finding in guards_of({"unlearned": models["unlearned"]}) if finding.name == "collapsed"
     ]
     assert found == ([] if severity is None else [severity])
+
+
+def test_few_retain_records_are_all_looked_at():
+    for seed in range(8):
+        forget, retain, held_out = np.split(np.random.default_rng(seed).normal(size=(50, 4)), [20, 30])
+        retain[:5] = 0.0
+        found = guards_of({"unlearned": (forget, retain, held_out)})
+        assert ["50% of the retain records are all-zero rows" in one.message for one in found].count(True) == 1

@@ -165,29 +165,36 @@ def write_often(folder: str) -> None:
 
 
 def test_parallel_writers_never_show_each_other_a_torn_file(tmp_path: Path) -> None:
-    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
-        list(pool.map(write_often, [str(tmp_path)] * 2))
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        other = pool.submit(write_often, str(tmp_path))
+        while not list(tmp_path.rglob("*.safetensors")) and not other.done():  # until it has loaded torch
+            time.sleep(0.01)
+        write_often(str(tmp_path))
+        other.result()
     files = list(CheckpointStore(tmp_path).path_of(RECIPE).parent.iterdir())
     assert len(files) == 1
 
 
 TRAIN_SEVERAL = """
-import sys, numpy as np, torch
-torch.set_num_threads(1)
+import numpy as np, torch
 from ruler.training.checkpoints import CheckpointStore
 from ruler.training.classifier import train_tabular
 from ruler.training.settings import TrainingSettings
-rows = np.random.default_rng(0).normal(size=(400, 8)).astype(np.float32)
-labels = (rows[:, 0] > 0).astype(np.int64)
-for seed in range(int(sys.argv[2])):
-    train_tabular(rows, labels, seed=seed, settings=TrainingSettings(epochs=60), store=CheckpointStore(sys.argv[1]))
-    print(seed, flush=True)
+
+def train_several(folder, n):
+    torch.set_num_threads(1)
+    rows = np.random.default_rng(0).normal(size=(400, 8)).astype(np.float32)
+    labels = (rows[:, 0] > 0).astype(np.int64)
+    for seed in range(n):
+        train_tabular(rows, labels, seed=seed, settings=TrainingSettings(epochs=60), store=CheckpointStore(folder))
+        print(seed, flush=True)
 """
 
 
+@pytest.mark.usefixtures("one_thread")
 def test_a_killed_run_keeps_its_finished_models_and_no_half_ones(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", TRAIN_SEVERAL, str(tmp_path)]
-    process = subprocess.Popen([*command, "1000"], stdout=subprocess.PIPE, text=True)
+    command = [sys.executable, "-c", f"{TRAIN_SEVERAL}\ntrain_several({str(tmp_path)!r}, 1000)"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     for _ in range(3):
         process.stdout.readline()
@@ -201,7 +208,9 @@ def test_a_killed_run_keeps_its_finished_models_and_no_half_ones(tmp_path: Path)
         with safe_open(path, framework="pt") as file:
             assert len(list(file.keys())) == 6
 
-    subprocess.run([*command, str(len(finished) + 1)], check=True, capture_output=True)
+    names: dict[str, Any] = {}
+    exec(TRAIN_SEVERAL, names)
+    names["train_several"](tmp_path, len(finished) + 1)
     now = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.safetensors")}
     assert len(now) == len(finished) + 1
     assert finished.items() <= now.items()

@@ -5,7 +5,7 @@ import pytest
 from typer.testing import CliRunner
 
 import ruler
-from ruler.cli.app import app
+from ruler.cli.app import make_app
 
 VERBS = ("demo", "audit", "verify", "keygen", "reproduce", "data list", "data fetch", "data check")
 
@@ -14,7 +14,7 @@ VERBS = ("demo", "audit", "verify", "keygen", "reproduce", "data list", "data fe
 def invoke(monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setenv("NO_COLOR", "1")
-    return lambda *words: CliRunner().invoke(app, list(words))
+    return lambda *words: CliRunner().invoke(make_app(), list(words))
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -38,6 +38,28 @@ def test_the_verb_that_left_says_where_it_went(invoke):
     assert done.exit_code != 0
     assert "Run `make bench` in a checkout" in str(done.exception)
     assert "bench" not in invoke("--help").output
+
+
+def test_a_verb_loads_no_other(run_python):
+    code = (
+        "import sys; from ruler.cli.app import make_app; make_app('audit'); "
+        "print(*sorted(name for name in sys.modules if name.startswith('ruler.')))"
+    )
+    loaded = run_python(code).split()
+    assert "ruler.cli.audit" in loaded
+    for room in ("data", "experiment", "models", "paper", "training", "unlearning"):
+        assert not [name for name in loaded if name.startswith(f"ruler.{room}")]
+
+
+@pytest.mark.parametrize("verb", ["audit", "data", "reproduce"])
+def test_a_verb_alone_says_what_it_says_among_all(verb, invoke, monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    alone = CliRunner().invoke(make_app(verb), [verb, "--help"], env={"COLUMNS": "120"})
+    assert alone.output == invoke(verb, "--help").output
+
+
+def test_a_word_that_is_no_verb_is_answered_with_the_nearest(invoke):
+    assert "Did you mean" in CliRunner().invoke(make_app("audti"), ["audti"]).output
 
 
 def test_misuse_is_one_line_and_exit_2():

@@ -81,7 +81,7 @@ def test_a_file_that_changes_meanwhile_is_named_and_hashes_are_of_what_was_measu
     from typer.testing import CliRunner
 
     import ruler
-    from ruler.cli.app import app
+    from ruler.cli.app import make_app
     from ruler.core.errors import FileFormatError
     from ruler.core.files import hash_file
 
@@ -92,7 +92,7 @@ def test_a_file_that_changes_meanwhile_is_named_and_hashes_are_of_what_was_measu
         if by == "python":
             return ruler.audit(str(model), settings=ruler.AuditSettings(n_permutations=99))
         named = ["--unlearned", str(model)] if by == "options" else [str(tmp_path / "audit.toml")]
-        found = CliRunner().invoke(app, ["audit", *named, "--quiet", "--out", str(out)], catch_exceptions=False)
+        found = CliRunner().invoke(make_app(), ["audit", *named, "--quiet", "--out", str(out)], catch_exceptions=False)
         assert found.exit_code in (0, 1, 3)
         return ruler.Report.load(out)
 

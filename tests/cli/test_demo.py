@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 import ruler
 from ruler.auditing import Report
-from ruler.cli.app import app
+from ruler.cli.app import make_app
 from ruler.embeddings.files import load_model_folder
 
 METHODS = {"fine_tuning": "residual", "retraining": "erased"}
@@ -21,7 +21,7 @@ def shown(tmp_path_factory):
     """What the demo printed, and where it saved."""
     folder = tmp_path_factory.mktemp("demo") / "out"
     n_threads = torch.get_num_threads()
-    done = CliRunner(env={"COLUMNS": "120", "NO_COLOR": "1"}).invoke(app, ["demo", "--out", str(folder)])
+    done = CliRunner(env={"COLUMNS": "120", "NO_COLOR": "1"}).invoke(make_app(), ["demo", "--out", str(folder)])
     torch.set_num_threads(n_threads)
     assert done.exit_code == 0, done.output
     return done.output, folder
@@ -58,7 +58,7 @@ def test_the_embeddings_are_those_of_the_reports(shown):
 
 def test_the_next_command_gives_the_same_verdict(shown, tmp_path):
     command = shown[0][shown[0].index("ruler audit ") :]
-    done = CliRunner().invoke(app, [*shlex.split(command)[1:], "--out", str(tmp_path / "report")])
+    done = CliRunner().invoke(make_app(), [*shlex.split(command)[1:], "--out", str(tmp_path / "report")])
     assert done.exit_code == 1, done.output
     first, again = Report.load(shown[1] / "fine_tuning"), Report.load(tmp_path / "report")
     assert again.verdict == first.verdict
@@ -68,6 +68,6 @@ def test_the_next_command_gives_the_same_verdict(shown, tmp_path):
 
 def test_out_must_be_a_folder(tmp_path):
     (tmp_path / "taken").write_text("")
-    done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "taken")])
+    done = CliRunner().invoke(make_app(), ["demo", "--out", str(tmp_path / "taken")])
     with pytest.raises(ruler.RulerError, match="--out must be a folder; got the file"):
         raise done.exception

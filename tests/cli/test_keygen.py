@@ -7,12 +7,12 @@ import pytest
 from typer.testing import CliRunner
 
 from ruler.auditing.seal.signature import load_private_key, load_public_key, name_key
-from ruler.cli.app import app
+from ruler.cli.app import make_app
 from ruler.core.errors import RulerError
 
 
 def keygen(folder):
-    return CliRunner().invoke(app, ["keygen", "--out", str(folder)], catch_exceptions=False)
+    return CliRunner().invoke(make_app(), ["keygen", "--out", str(folder)], catch_exceptions=False)
 
 
 def test_the_pair_belongs_together_and_the_private_key_is_ones_own(tmp_path):

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 import ruler.cli.reproduce as module
-from ruler.cli.app import app
+from ruler.cli.app import make_app
 from ruler.core.cluster import ClusterSettings
 from ruler.core.errors import RulerError
 from ruler.experiment.executors import LocalExecutor, RayExecutor
@@ -52,7 +52,7 @@ def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
 
 
 def run(out: Path, *words: str) -> Any:
-    return CliRunner().invoke(app, ["reproduce", *words, "--out", str(out / "results")])
+    return CliRunner().invoke(make_app(), ["reproduce", *words, "--out", str(out / "results")])
 
 
 def test_words_become_settings(recorder: Recorder, tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_a_log_gets_a_line_now_and_then(recorder: Recorder, tmp_path: Path, monk
 
 
 def test_help_has_an_example() -> None:
-    result = CliRunner().invoke(app, ["reproduce", "--help"])
+    result = CliRunner().invoke(make_app(), ["reproduce", "--help"])
     assert "ruler reproduce primary --datasets breast_cancer heart_disease" in " ".join(result.output.split())
 
 

@@ -547,10 +547,11 @@ def main(root: Path) -> None:
     os.environ["RULER_CACHE"] = os.environ["RULER_DATA"] = str(root / "cache")
     transformer_files()  # loads torch and transformers, which are no part of what is measured
     import ruler.auditing.models
-    import ruler.cli.app
     import ruler.embeddings.bundle.config
     import ruler.experiment.run  # noqa: F401
+    from ruler.cli.app import make_app
 
+    make_app()
     (root / "a.csv").write_text("a,b\n1,2\n")
     read_table(root / "a.csv")
     for name, write in REPRODUCERS.items():

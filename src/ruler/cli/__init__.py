@@ -30,9 +30,9 @@ def main() -> None:
     try:
         load_optional("typer", "the command line")
         load_optional("rich", "the command line")
-        from ruler.cli.app import app
+        from ruler.cli.app import make_app
 
-        app()
+        make_app(*sys.argv[1:2])()
     except RulerError as error:
         print(f"ruler: {' '.join(str(error).splitlines())}", file=sys.stderr)
         sys.exit(_MISUSE)

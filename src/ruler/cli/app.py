@@ -1,32 +1,45 @@
-"""The table of verbs."""
+"""The table of verbs: each has a file of its name, which is loaded when it is asked for."""
 
+from importlib import import_module
 from typing import Annotated
 
 import typer
+from typer.core import TyperCommand
 
 import ruler
-from ruler.cli import audit as audit_verb
-from ruler.cli import data, keygen, verify
-from ruler.cli.demo import demo
-from ruler.cli.reproduce import EXAMPLE, SpreadCommand, reproduce
 from ruler.core.errors import InputError
 
-app = typer.Typer(
-    name="ruler",
-    help="RULER verifies machine unlearning in a model's representations.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-app.command(epilog="Example: ruler demo --out ruler-demo")(demo)
-app.command(cls=audit_verb.AuditCommand, epilog=audit_verb.EXAMPLE)(audit_verb.audit)
-app.command(epilog=verify.EXAMPLE)(verify.verify)
-app.command(epilog=keygen.EXAMPLE)(keygen.keygen)
-app.command(cls=SpreadCommand, epilog=EXAMPLE)(reproduce)
-app.add_typer(data.app, name="data")
+VERBS = ("demo", "audit", "verify", "keygen", "reproduce", "data")
 
 
-@app.command(hidden=True, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def make_app(verb: str = "") -> typer.Typer:
+    """The command `ruler` with all verbs, or only with the one that is asked for: loading the others takes a second.
+
+    A verb's file holds a function of its name, ``EXAMPLE`` and perhaps ``COMMAND``, which parses its words; or an
+    ``app`` with verbs of its own.
+
+    Args:
+        verb: The first word of the user; one that is no verb gives all, but ``--version`` needs none.
+    """
+    app = typer.Typer(
+        name="ruler",
+        help="RULER verifies machine unlearning in a model's representations.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(configure)
+    for name in (verb,) if verb in VERBS else () if verb == "--version" else VERBS:
+        module = import_module(f"ruler.cli.{name}")
+        if hasattr(module, "app"):
+            app.add_typer(module.app, name=name)
+        else:
+            parser = getattr(module, "COMMAND", TyperCommand)
+            app.command(cls=parser, epilog=module.EXAMPLE)(getattr(module, name))
+    app.command(hidden=True, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(bench)
+    return app
+
+
 def bench() -> None:
     """Say where the benchmarks went."""
     raise InputError(
@@ -41,7 +54,6 @@ def _show_version(is_asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def configure(
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")

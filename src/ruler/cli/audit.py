@@ -44,6 +44,9 @@ class AuditCommand(TyperCommand):
         return super().parse_args(ctx, args)
 
 
+COMMAND = AuditCommand
+
+
 def audit(
     config: Annotated[
         Path | None, typer.Argument(help="TOML file that names models, checkpoints and data, or embeddings.")

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from ruler.auditing.findings import Report
 
+EXAMPLE = "Example: ruler demo --out ruler-demo"
+
 _SEED = 0
 _SIZES = {"forget": 300, "held_out": 600}  # fewer could not show equivalence by all contrasts
 _EPOCHS = 300  # until the original knows all the wrong labels

@@ -52,6 +52,9 @@ class SpreadCommand(TyperCommand):
         return super().parse_args(ctx, spread)
 
 
+COMMAND = SpreadCommand
+
+
 def reproduce(
     study: Annotated[
         str,

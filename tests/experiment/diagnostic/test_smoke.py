@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from ruler.auditing.contrasts import CONTRASTS
 from ruler.auditing.findings import Verdict
-from ruler.cli.app import app
+from ruler.cli.app import make_app
 from ruler.core.errors import InputError
 from ruler.experiment.cell import Outcome, Workplace, run_job
 from ruler.experiment.diagnostic.data import SMOKE_IMAGES, SMOKE_PEOPLE, SMOKE_ROWS, load_data
@@ -138,7 +138,7 @@ def test_made_up_sets_serve_all_studies_where_the_real_ones_are_not(language_mod
 def test_the_command_goes_from_data_to_the_page(tmp_path: Path) -> None:
     EXECUTORS.register("in-process", InProcessExecutor)
     words = ["reproduce", "images", "--smoke", "--datasets", "svhn", "--methods", "scrub", "--executor", "in-process"]
-    result = CliRunner().invoke(app, [*words, "--out", str(tmp_path)])
+    result = CliRunner().invoke(make_app(), [*words, "--out", str(tmp_path)])
     assert result.exit_code == 0, result.output
     assert "6 of 6 cells, 6 new" in result.output
     page = (tmp_path / "reproduction.md").read_text(encoding="utf-8")

@@ -1,6 +1,5 @@
 """From what a user gives to checked evidence."""
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -8,11 +7,9 @@ import pytest
 from tests.auditing.cases import FAST, QUICK, ROWS, SOUND
 
 from ruler.auditing import AuditSettings, audit, audit_evidence, gather_evidence
-from ruler.auditing.gather import draw_reference, hash_content
 from ruler.core.errors import InputError
 from ruler.core.stacked import StackedRows
 from ruler.core.types import Embeddings
-from ruler.metrics.paper import rank_within
 
 
 @pytest.mark.parametrize("wrong", [ROWS, (ROWS,), (ROWS, ROWS, ROWS, ROWS), (ROWS, None)])
@@ -122,21 +119,6 @@ def test_records_stand_in_an_order_of_their_content():
     assert np.array_equal(first.groups["forget"], first.order)
 
 
-def test_content_decides_whatever_the_dtype_and_layout():
-    rows = np.random.default_rng(2).normal(size=(7, 3)).astype(np.float32)
-    keys = hash_content(rows)
-    assert np.array_equal(hash_content(np.asfortranarray(rows.astype(np.float64))), keys)
-    assert np.array_equal(hash_content(rows[::-1]), keys[::-1])
-    assert np.array_equal(hash_content(np.zeros((1, 2))), hash_content(-np.zeros((1, 2))))
-    assert len(np.unique(hash_content(rows[:, ::-1]))) == 7
-    assert not np.intersect1d(hash_content(rows[:, ::-1]), keys).size
-
-
-def test_small_whole_numbers_do_not_collide():
-    grid = np.stack(np.meshgrid(*[np.arange(6.0)] * 4), axis=-1).reshape(-1, 4)
-    assert len(np.unique(hash_content(grid))) == len(grid)
-
-
 def test_losses_are_given_for_every_side_or_for_none():
     full = tuple(Embeddings(rows, losses=np.ones(len(rows))) for rows in SOUND)
     assert gather_evidence(full).has_losses
@@ -230,26 +212,9 @@ def test_shards_are_aligned_as_the_joined_array_is(make_world):
     assert_same(found, audit(model, oracle=turned, settings=QUICK))
 
 
-def test_the_bound_holds_as_often_as_it_says():
-    rng = np.random.default_rng(0)
-    retain, forget = rng.normal(size=2000), rng.normal(0.3, size=50)
-    exact = rank_within(forget, retain).mean()
-    keys = rng.permutation(2000).astype(np.uint64)
-    bound = math.sqrt(math.log(2 / 0.05) / 400)
-    drawn = [draw_reference(keys, AuditSettings(n_reference=200, seed=seed)) for seed in range(400)]
-    errors = np.array([abs(rank_within(forget, retain[rows]).mean() - exact) for rows in drawn])
-    assert (errors > bound).mean() <= 0.05
-    assert errors.max() > bound / 4  # a bound that says something
-
-
 def test_as_many_as_there_are_is_all_of_them(make_world):
     model, _ = make_world()
     assert gather_evidence(model, settings=replace(QUICK, n_reference=400)).main.reference is None
-
-
-def test_keys_of_rows_are_those_of_earlier_versions():
-    """The order of the records, and with it every random draw, follows from them."""
-    assert hash_content(np.array([[1.0, -2.0], [0.5, 3.0]])).tolist() == [10234146174298526822, 2114998541726668355]
 
 
 @pytest.mark.parametrize("size", [1, 7])

@@ -10,12 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ruler.auditing.alignment import halve
-from ruler.auditing.evidence import N_MEMBERS, SIDES, Evidence, LayerRows, Side, SideRows
+from ruler.auditing.evidence import SIDES, Evidence, LayerRows, Side, SideRows
+from ruler.auditing.order import Keys, choose_members, draw_reference, hash_content, match_strata, order_rows
 from ruler.auditing.settings import AuditSettings
-from ruler.core.arithmetic import iterate_blocks
 from ruler.core.checks import (
     as_matrix,
-    block_rows_for,
     check_same_columns,
     check_same_shape,
     check_same_space,
@@ -23,7 +22,7 @@ from ruler.core.checks import (
     measure_norms,
 )
 from ruler.core.errors import InputError
-from ruler.core.types import Embeddings, IndexArray, RowsLike
+from ruler.core.types import Embeddings, RowsLike
 from ruler.neighbors import Searcher, find_neighbors
 
 ModelLike: TypeAlias = Sequence[RowsLike | Mapping[str, RowsLike]] | str | PathLike[str]
@@ -32,7 +31,6 @@ ModelLike: TypeAlias = Sequence[RowsLike | Mapping[str, RowsLike]] | str | PathL
 NamesLike: TypeAlias = npt.ArrayLike | Mapping[str, npt.ArrayLike | None]
 """One per forget record, or a dict with keys forget, retain, held_out."""
 
-Keys = npt.NDArray[np.uint64]
 _LARGEST_COPY = 1 << 30
 """Bytes of one side of one model: larger ones are read where they lie, in the order that they have."""
 
@@ -91,9 +89,14 @@ def gather_evidence(
             "match_labels must come with labels of forget and held-out records; got none. Give Embeddings with labels."
         )
     keys = {side: _hash_side(models, side) for side in sizes}
-    order = {side: _order_side(models, side, keys[side], known_ids[side], known_groups.get(side)) for side in sizes}
+    order = {
+        side: np.arange(n)
+        if _is_too_large(models, side)
+        else order_rows(keys[side], known_ids[side], known_groups.get(side))
+        for side, n in sizes.items()
+    }
     if is_matched:
-        order["held_out"] = _match(strata, known_groups, order["held_out"])
+        order["held_out"] = match_strata(strata, known_groups, order["held_out"])
 
     def arrange(values: Mapping[Side, Any]) -> dict[Side, Any]:
         return {side: value[order[side]] for side, value in values.items() if side in order}
@@ -104,7 +107,7 @@ def gather_evidence(
     shared: dict[str, Any] = {
         "settings": settings,
         "halves": halve(retain_keys),
-        "members": _choose_members(retain_keys, codes),
+        "members": choose_members(retain_keys, codes),
         "retain_groups": codes,
         "reference": draw_reference(retain_keys, settings),
         "search": search,
@@ -151,42 +154,6 @@ def are_row_numbers(ids: npt.NDArray[Any]) -> bool:
         (True, False)
     """
     return ids.dtype.kind in "iu" and np.array_equal(ids, np.arange(len(ids)))
-
-
-def draw_reference(keys: Keys, settings: AuditSettings) -> IndexArray | None:
-    """Retain rows to rank against, with replacement so that the bound on M4 holds as stated; None for all rows.
-
-    Args:
-        keys: (n,) of the retain rows, of `hash_content`.
-        settings: Of the audit.
-
-    Example:
-        >>> draw_reference(np.arange(900, dtype=np.uint64), AuditSettings(n_reference=100)).shape
-        (100,)
-    """
-    n, n_retain = settings.n_reference, len(keys)
-    if n is None or n >= n_retain:
-        return None
-    drawn = np.random.default_rng(settings.seed).integers(0, n_retain, n)
-    return np.sort(np.argsort(keys, kind="stable")[drawn])
-
-
-def hash_content(rows: npt.NDArray[Any], salt: int = 0) -> Keys:
-    """A number per row that follows from its values alone, whatever its dtype, layout or place: (n,).
-
-    Example:
-        >>> rows = np.array([[1.0, 2.0], [3.0, 4.0]])
-        >>> bool((hash_content(rows)[::-1] == hash_content(rows[::-1].astype(np.float32))).all())
-        True
-    """
-    odd = np.random.default_rng(salt).integers(1, 1 << 63, rows.shape[1], dtype=np.uint64)
-    factors = odd * np.uint64(2) + np.uint64(1)
-    keys = np.empty(len(rows), dtype=np.uint64)
-    for start, stop in iterate_blocks(len(rows), block_rows_for(rows.shape[1])):
-        bits = (np.asarray(rows[start:stop], dtype=np.float64) + 0.0).view(np.uint64)  # -0 becomes 0
-        mixed = ((bits ^ (bits >> np.uint64(29))) * factors).sum(axis=1, dtype=np.uint64)
-        keys[start:stop] = (mixed ^ (mixed >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15)
-    return keys
 
 
 def _split_models(unlearned: Any, oracle: Any, original: Any, settings: AuditSettings) -> dict[str, _GivenModel]:
@@ -315,65 +282,5 @@ def _hash_side(models: Mapping[str, _GivenModel], side: Side) -> Keys:
     return total
 
 
-def _order_side(
-    models: Mapping[str, _GivenModel], side: Side, keys: Keys, ids: npt.NDArray[Any], groups: npt.NDArray[Any] | None
-) -> IndexArray:
-    """Rows by content; records with the same content by id and group. Sides too large for a copy stay in place."""
-    if any(rows[side].nbytes > _LARGEST_COPY for model in models.values() for rows in model.layers.values()):
-        return np.arange(len(keys))
-    if len(np.unique(keys)) == len(keys):
-        return np.argsort(keys, kind="stable")
-    names = np.unique(ids.astype(str), return_inverse=True)[1]
-    owners = names if groups is None else np.unique(groups.astype(str), return_inverse=True)[1]
-    order: IndexArray = np.lexsort((names, owners, keys))
-    return order
-
-
-def _match(strata: Mapping[Side, Any], groups: Mapping[Side, Any], order: IndexArray) -> IndexArray:
-    """Held-out rows, in their order, such that strata stand in the forget set's proportions; whole groups at a time.
-
-    Raises:
-        InputError: A stratum of the forget set without held-out records, or a group in several strata.
-    """
-    units: dict[str, tuple[npt.NDArray[Any], npt.NDArray[Any]]] = {}
-    sides: tuple[Side, Side] = ("forget", "held_out")
-    for side in sides:
-        labels = strata[side]
-        own = groups.get(side, np.arange(len(labels)))
-        _, first, codes = np.unique(own, return_index=True, return_inverse=True)
-        if (labels[first][codes] != labels).any():
-            bad = own[np.flatnonzero(labels[first][codes] != labels)[0]]
-            raise InputError(
-                f"strata must be one per group; got several in {side} group {bad!r}. Match on something else."
-            )
-        units[side] = labels[first], codes
-    wanted, available = (
-        dict(zip(*(part.tolist() for part in np.unique(units[side][0], return_counts=True)), strict=True))
-        for side in sides
-    )
-    missing = [name for name in wanted if name not in available]
-    if missing:
-        raise InputError(
-            f"held_out must hold records of every stratum of the forget set; got none of {missing[0]!r}. "
-            "Give such records, or match on something coarser."
-        )
-    ratio = min(available[name] / n for name, n in wanted.items())
-    left = {name: max(1, int(ratio * n)) for name, n in wanted.items()}
-    labels, codes = units["held_out"]
-    chosen = np.zeros(len(labels), dtype=bool)
-    for unit in dict.fromkeys(codes[order].tolist()):
-        if left.get(labels[unit], 0) > 0:
-            left[labels[unit]] -= 1
-            chosen[unit] = True
-    return order[chosen[codes[order]]]
-
-
-def _choose_members(keys: Keys, groups: npt.NDArray[Any] | None) -> IndexArray:
-    """Retain rows that stand for known members: the first by content, whole groups at a time."""
-    order = np.argsort(keys, kind="stable")
-    if groups is None or len(keys) <= N_MEMBERS:
-        return np.sort(order[:N_MEMBERS])
-    sizes = np.bincount(groups)
-    seen = np.array(list(dict.fromkeys(groups[order].tolist())))
-    kept = seen[np.cumsum(sizes[seen]) <= max(N_MEMBERS, sizes[seen[0]])]
-    return np.flatnonzero(np.isin(groups, kept))
+def _is_too_large(models: Mapping[str, _GivenModel], side: Side) -> bool:
+    return any(rows[side].nbytes > _LARGEST_COPY for model in models.values() for rows in model.layers.values())

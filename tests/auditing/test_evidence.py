@@ -42,9 +42,9 @@ def test_nearest_retain_leaves_a_retain_record_itself_out():
 def test_known_members_meet_strangers_only():
     retain = np.repeat(np.random.default_rng(3).normal(size=(20, 3)), 3, axis=0) + 1e-6 * np.arange(60)[:, None]
     groups = {"retain": np.repeat(np.arange(20), 3)}
-    alone = gather_evidence((ROWS[:5], retain, ROWS[20:])).main.find_nearest_strangers()
+    alone = gather_evidence((ROWS[:5], retain, ROWS[20:])).main.find_nearest_in_other_groups()
     apart = gather_evidence((ROWS[:5], retain, ROWS[20:]), groups=groups).main
-    found = apart.find_nearest_strangers()
+    found = apart.find_nearest_in_other_groups()
     assert (alone > 0.999999).all()
     rows, owners = apart.rows["retain"], apart.retain_groups
     unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
@@ -59,7 +59,7 @@ def test_strangers_of_huge_groups_are_found():
     unit = model.rows["retain"] / np.linalg.norm(model.rows["retain"], axis=1, keepdims=True)
     other = model.retain_groups[:, None] != model.retain_groups[None, :]
     expected = np.where(other, unit @ unit.T, -2.0).max(axis=1)[model.members]
-    assert model.find_nearest_strangers() == pytest.approx(expected)
+    assert model.find_nearest_in_other_groups() == pytest.approx(expected)
 
 
 def test_alignment_by_request():

@@ -93,7 +93,7 @@ class LayerRows:
             self._compared[key] = {side: cosine_similarity(rows, other.rows[side]) for side, rows in self.rows.items()}
         return self._compared[key]
 
-    def find_nearest_strangers(self) -> FloatArray:
+    def find_nearest_in_other_groups(self) -> FloatArray:
         """Similarity of the known members to their nearest retain record outside their own group."""
         retain, own = self.rows["retain"], self.members
         groups = np.arange(len(retain)) if self.retain_groups is None else self.retain_groups

@@ -82,12 +82,12 @@ FORGERIES = {
     "The difference of m2 is not its value minus that of the held-out records.": lambda one: change_metric(
         one, "m2", null=0.5
     ),
-    "Whether m2 was compared with held-out records is told in two ways.": lambda one: change_metric(
+    "Whether m2 was compared with held-out records is stated inconsistently.": lambda one: change_metric(
         one, "m2", control="none"
     ),
     "m2 counts 61 forget records; records.parquet holds 60.": lambda one: change_metric(one, "m2", n_forget=61),
     "The strongest effect of m2 is not the one that is listed.": lambda one: change_strongest(one, "m2", effect=0.4),
-    "The original model's effect of m2 is told in two ways.": lambda one: change_strongest(
+    "The original model's effect of m2 is stated inconsistently.": lambda one: change_strongest(
         one, "m2", original_effect=None
     ),
     "The largest distance that m2 cannot exclude is smaller than one that was seen.": lambda one: change_metric(

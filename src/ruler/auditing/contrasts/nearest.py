@@ -20,7 +20,7 @@ def rank_nearest(model: LayerRows, oracles: Sequence[LayerRows]) -> SideScores:
 
 def score_known_members(model: LayerRows, oracles: Sequence[LayerRows]) -> SideScores:
     """The same with the whole group of each retain record left out of the gallery."""
-    return {"held_out": model.nearest["held_out"].similarity[:, 0], "retain": model.find_nearest_strangers()}
+    return {"held_out": model.nearest["held_out"].similarity[:, 0], "retain": model.find_nearest_in_other_groups()}
 
 
 M4 = Contrast(

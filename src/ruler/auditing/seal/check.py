@@ -198,7 +198,7 @@ def _check_verdict(report: Report) -> Iterator[Check]:
         if attack.verdict != report.attacks[name].verdict or repr(attack) != repr(report.attacks[name])
     ]
     if repr(own.damage) != repr(report.damage):
-        wrong.append("Whether the model still works is told otherwise than its numbers give.")
+        wrong.append("Whether the model still works does not follow from its numbers.")
     for fault in wrong:
         yield Check("verdict", False, fault)
     if not wrong:

@@ -74,7 +74,7 @@ def _examine_metric(name: str, metric: MetricFinding, report: Report) -> Iterato
         yield f"The difference of {name} is not its value minus that of the held-out records."
     has_control = metric.control == "held-out"
     if has_control != (metric.strongest is not None) or has_control != (metric.n_control > 0):
-        yield f"Whether {name} was compared with held-out records is told in two ways."
+        yield f"Whether {name} was compared with held-out records is stated inconsistently."
     if metric.n_forget > len(report.records) or (report.groups is None and metric.n_forget != len(report.records)):
         yield f"{name} counts {metric.n_forget} forget records; records.parquet holds {len(report.records)}."
     yield from _examine_strongest(name, metric)
@@ -90,7 +90,7 @@ def _examine_strongest(name: str, metric: MetricFinding) -> Iterator[str]:
     if not _agree(effect, strongest.effect):
         yield f"The strongest effect of {name} is not the one that is listed."
     if strongest.part == "place" and not _agree(_or_nan(listed.original_effect), _or_nan(strongest.original_effect)):
-        yield f"The original model's effect of {name} is told in two ways."
+        yield f"The original model's effect of {name} is stated inconsistently."
     rows = metric.layers or (metric,)
     if metric.largest_distance < max(abs(value - 0.5) for row in rows for value in (row.effect, row.spread)) - _CLOSE:
         yield f"The largest distance that {name} cannot exclude is smaller than one that was seen."

@@ -1,4 +1,4 @@
-"""TOML and JSON of strangers: bounded in size and nesting before they are parsed."""
+"""TOML and JSON files from others: bounded in size and nesting before they are parsed."""
 
 import json
 import re

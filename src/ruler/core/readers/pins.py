@@ -116,7 +116,7 @@ def _complain(path: Path, what: str) -> str:
 
 
 def _list_files(place: Path) -> Iterator[tuple[Path, str]]:
-    """The files of a place with their names inside it, "" for the place itself; what is not there is told later."""
+    """The files of a place with their names inside it, "" for the place itself; what is not there is reported later."""
     if place.is_file():
         yield place, ""
         return

@@ -134,6 +134,12 @@ def test_all_layers_hold_what_enters_the_final_norm(parts):
     assert_close(layers["model.layers.2"].values[0], expected.numpy())
 
 
+def test_all_layers_of_two_stacks_are_the_decoders(parts):
+    layers = embed(build(*TWO_STACKS[0]), split(parts), layer="all")
+    assert list(layers) == ["decoder.block.0", "decoder.block.1", "decoder"]
+    assert len({rows.losses.tobytes() for rows in layers.values()}) == 1
+
+
 def test_the_last_token_and_a_marked_span_are_choices(parts):
     model = build(*CAUSAL[1])
     data = join(parts)
@@ -174,7 +180,7 @@ def test_logits_are_made_for_the_tokens_that_count_alone(parts, name, config, se
 
 
 def test_batches_have_bounded_numbers_of_tokens(parts, monkeypatch):
-    monkeypatch.setattr("ruler.embeddings.batches._MOST_TOKENS", 28)
+    monkeypatch.setattr("ruler.embeddings.sources.MOST_TOKENS", 28)
     model = build(*CAUSAL[0])
     shapes = []
     model.transformer.wte.register_forward_hook(lambda _, args, out: shapes.append(tuple(args[0].shape)))

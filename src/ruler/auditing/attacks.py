@@ -28,7 +28,7 @@ class Attack:
     Args:
         name: As it is asked for.
         words: What was done, behind "after".
-        apply: A model and, by name, ``records`` (by side), ``seed`` and ``device`` -> the attacked copy.
+        apply: A model and, by name, ``records`` (by side), ``seed``, ``device`` and ``progress`` -> the attacked copy.
     """
 
     name: str
@@ -36,9 +36,14 @@ class Attack:
     apply: "Callable[..., torch.nn.Module]"
 
 
-def _relearn(model: "torch.nn.Module", *, records: Mapping[Any, Any], seed: int, device: Any) -> "torch.nn.Module":
-    sides = [records[side] for side in ("forget", "held_out") if side in records]
-    return relearn_records(model, sides, seed=seed, device=device)
+def _quantize(model: "torch.nn.Module", **_: Any) -> "torch.nn.Module":
+    if getattr(model, "hf_quantizer", None) is not None:
+        raise InputError("quantize must be tried on whole weights; got 4- or 8-bit ones. Leave load_in out.")
+    return quantize_model(model)
+
+
+def _relearn(model: "torch.nn.Module", *, records: Mapping[Any, Any], **how: Any) -> "torch.nn.Module":
+    return relearn_records(model, [records[side] for side in ("forget", "held_out") if side in records], **how)
 
 
 ATTACKS: Registry[Attack] = Registry(
@@ -47,7 +52,7 @@ ATTACKS: Registry[Attack] = Registry(
         "quantize": Attack(
             "quantize",
             "the weights of linear layers were rounded to 4-bit NormalFloat",
-            lambda model, **_: quantize_model(model),
+            _quantize,
         ),
         "relearn": Attack(
             "relearn",

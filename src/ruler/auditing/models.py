@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from ruler.auditing.attacks import Change
     from ruler.embeddings.extract import ModelReading
-    from ruler.embeddings.forward import Pooling
+    from ruler.embeddings.pooling import Pooling
 
 Records = Mapping[Side, Any]
 """Data of each side, as `embed` takes it."""
@@ -149,7 +149,7 @@ def examine_models(
     del readings
     findings, needs = {}, [report.needs]
     for one in attacks:
-        change = partial(one.apply, records=records, seed=settings.seed, device=device)
+        change = partial(one.apply, records=records, seed=settings.seed, device=device, progress=progress)
         attacked = judge(named, _read_all(named, records, places, asked, change), [])
         findings[one.name] = describe_attack(one, attacked, count_flagged(attacked))
         needs.append(attacked.needs)

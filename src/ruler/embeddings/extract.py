@@ -17,8 +17,8 @@ from ruler.core.types import Embeddings, FloatArray, IndexArray, ModelInput
 if TYPE_CHECKING:
     import torch
 
-    from ruler.embeddings.forward import Pooling
     from ruler.embeddings.inputs import Labels
+    from ruler.embeddings.pooling import Pooling
 
 _MOST_FEATURES = 1 << 26  # numbers; 512 MB as float64
 
@@ -180,12 +180,13 @@ def read_model(
     """
     load_optional("torch", "embedding a model")
     from ruler.embeddings import forward
-    from ruler.embeddings.batches import check_repeatable, open_source
     from ruler.embeddings.losses import LossMeter
+    from ruler.embeddings.running import bare_module, undisturbed
+    from ruler.embeddings.sources import check_repeatable, open_source
 
     check_number(batch_size, "batch_size", minimum=1, is_whole=True)
-    module = forward.bare_module(model)
-    with forward.undisturbed(module, device) as run_device:
+    module = bare_module(model)
+    with undisturbed(module, device) as run_device:
         reader = forward.plan_reader(module, layer, pooling)
         n_at_once = batch_size if n_most is None or reader.is_writer else min(batch_size, n_most)
         source = open_source(data, reader.signature, n_at_once, by_length=reader.is_writer)

@@ -1,9 +1,8 @@
 """Forward passes that leave the model as it was, and the vectors that are read on the way."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -11,20 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from ruler.core.errors import InputError, LayerNotFoundError, UnstableModelError
-from ruler.core.precision import fixed_algorithms, full_precision
 from ruler.embeddings import heads
 from ruler.embeddings.batches import Batch
 from ruler.embeddings.heads import ReadPoint, find_blocks, find_head_input, find_layer, main_tensor
 from ruler.embeddings.inputs import IGNORED_TOKEN, ForwardSignature, read_signature
+from ruler.embeddings.pooling import WORDS, Pooling, average_places, pool_tokens
 
-Pooling = Literal["completion", "last", "span"]
-"""What of a sequence becomes one vector: a mean over places that predict a counted token, the last token, or a mean
-over places that predict a token of the marked span."""
-
-_WORDS: dict[Pooling, str] = {
-    "completion": "mean over the positions that predict a completion token",
-    "span": "mean over the positions that predict a token of the marked span",
-}
 _TOLERATED_EPS = 16  # sums on an accelerator may change their order from run to run
 
 
@@ -135,9 +126,9 @@ class LayerReader:
             # pooled and copied at once: what follows may overwrite the tensor in place
             is_decoded = point.takes_last_token and point.module not in outside
             if chosen is not None and tensor.ndim == 3 and is_decoded:
-                pooled, words = _average(tensor, point, chosen), _WORDS[self.pooling or "completion"]
+                pooled, words = average_places(tensor, point, chosen), WORDS[self.pooling or "completion"]
             else:
-                pooled, words = _pool(tensor, point, self._decoder_padding_of(batch) if is_decoded else is_padded)
+                pooled, words = pool_tokens(tensor, point, self._decoder_padding_of(batch) if is_decoded else is_padded)
             found.append((point, pooled.clone(), words))
 
         def add_hook(point: ReadPoint) -> Any:
@@ -309,88 +300,3 @@ def read_stably(reader: LayerReader, first: Batch) -> Pass:
                 "Turn off dropout or noise that runs in eval mode."
             )
     return once
-
-
-def bare_module(model: Any) -> nn.Module:
-    """The model without the wrappers, of compilation or many devices, that hooks cannot see through.
-
-    Raises:
-        InputError: Not a torch module.
-    """
-    if not isinstance(model, nn.Module):
-        raise InputError(f"model must be a torch.nn.Module; got {type(model).__name__}.")
-    if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
-        return bare_module(model.module)
-    return bare_module(model._orig_mod) if hasattr(model, "_orig_mod") else model
-
-
-@contextmanager
-def undisturbed(model: nn.Module, device: str | torch.device | None) -> Iterator[torch.device]:
-    """Eval mode, no gradients, full precision, on a device; at the end modes, device and streams are as before."""
-    devices = {str(tensor.device): tensor.device for tensor in (*model.parameters(), *model.buffers())}
-    home = next(iter(devices.values()), torch.device("cpu"))
-    target = home if device is None else _usable_device(device)
-    if target != home and len(devices) > 1:
-        listed = ", ".join(sorted(devices))
-        raise InputError(f"device must be left out for a model that is spread over several; got {listed}.")
-    modes = [(module, module.training) for module in model.modules()]
-    try:
-        with (
-            torch.random.fork_rng(devices=[target] if target.type == "cuda" else []),
-            torch.no_grad(),
-            full_precision(torch),
-            fixed_algorithms(torch),
-        ):
-            # the flags alone: train() and eval() may be overridden with side effects that cannot be undone
-            for module, _ in modes:
-                module.training = False
-            if target != home:
-                model.to(target)
-            yield target
-    finally:
-        if target != home:
-            model.to(home)
-        for module, was_training in modes:
-            module.training = was_training
-
-
-def _usable_device(device: str | torch.device) -> torch.device:
-    try:
-        torch.empty(0, device=device)
-        return torch.device(device)
-    except (RuntimeError, AssertionError) as error:
-        line = str(error).splitlines()[0]
-        raise InputError(f"device must be one that torch can use here; got {device!r} ({line}).") from error
-
-
-def _average(tensor: Tensor, point: ReadPoint, chosen: Tensor) -> Tensor:
-    """The mean over the chosen places of each record, in at least single precision."""
-    if chosen.shape != tensor.shape[:2]:
-        raise InputError(
-            f"labels must cover the {tuple(tensor.shape[:2])} tokens that reach layer {point.label!r}; got shape "
-            f"{tuple(chosen.shape)}. Name another layer."
-        )
-    weights = chosen.to(tensor.device, torch.promote_types(tensor.dtype, torch.float32))
-    # not a product with the weights: what padding holds may be NaN
-    kept = tensor.to(weights.dtype).masked_fill(weights[:, :, None] == 0, 0)
-    return kept.sum(dim=1) / weights.sum(dim=1, keepdim=True)
-
-
-def _pool(tensor: Tensor, point: ReadPoint, is_padded: Tensor | None) -> tuple[Tensor, str]:
-    """One vector per record, and how it came about."""
-    if tensor.ndim > 3:
-        return tensor.mean(dim=tuple(range(2, tensor.ndim))), "mean over all positions"
-    if tensor.ndim < 3:
-        return tensor, "one vector per record as it is"
-    if not point.takes_last_token:
-        return tensor[:, 0], "first token"
-    if is_padded is None or tensor.shape[1] == 1:
-        return tensor[:, -1], "last token"
-    if is_padded.shape != tensor.shape[:2]:
-        raise InputError(
-            f"attention_mask must cover the {tuple(tensor.shape[:2])} tokens that reach layer {point.label!r}; "
-            f"got shape {tuple(is_padded.shape)}. Name another layer."
-        )
-    positions = torch.arange(tensor.shape[1], device=tensor.device)
-    last = (positions * ~is_padded.to(tensor.device)).argmax(dim=1)  # (n,)
-    return tensor[torch.arange(len(tensor), device=tensor.device), last], "last token that is no padding"

@@ -52,8 +52,8 @@ def relearn_records(
     torch = load_optional("torch", "relearning")
     from ruler.core.precision import fixed_algorithms, full_precision
     from ruler.embeddings import heads
-    from ruler.embeddings.forward import bare_module
     from ruler.embeddings.inputs import collate, collate_labels, read_signature
+    from ruler.embeddings.running import bare_module
 
     check_number(batch_size, "batch_size", minimum=1, is_whole=True)
     trained: Any = bare_module(model)
@@ -89,7 +89,7 @@ def relearn_records(
 
 def _list_records(data: Any, signature: Any) -> list[dict[str, Any]]:
     """The records of a data set as dicts of tensors without padding, in its order."""
-    from ruler.embeddings.batches import open_source
+    from ruler.embeddings.sources import open_source
 
     batches = list(open_source(data, signature, 1, by_length=True).read())
     if batches and batches[0].rows is not None:

@@ -117,7 +117,7 @@ def prepared(
     import torch
 
     from ruler.embeddings.causal import dissect
-    from ruler.embeddings.forward import bare_module, undisturbed
+    from ruler.embeddings.running import bare_module, undisturbed
 
     if precision not in ("float32", "bfloat16"):
         raise InputError(f"precision must be 'float32' or 'bfloat16'; got {precision!r}.")

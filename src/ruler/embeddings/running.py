@@ -1,0 +1,63 @@
+"""A model as it is run here: without wrappers, in eval mode, and afterwards as it was."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+
+from ruler.core.errors import InputError
+from ruler.core.precision import fixed_algorithms, full_precision
+
+
+def bare_module(model: Any) -> nn.Module:
+    """The model without the wrappers, of compilation or many devices, that hooks cannot see through.
+
+    Raises:
+        InputError: Not a torch module.
+    """
+    if not isinstance(model, nn.Module):
+        raise InputError(f"model must be a torch.nn.Module; got {type(model).__name__}.")
+    if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
+        return bare_module(model.module)
+    return bare_module(model._orig_mod) if hasattr(model, "_orig_mod") else model
+
+
+@contextmanager
+def undisturbed(model: nn.Module, device: str | torch.device | None) -> Iterator[torch.device]:
+    """Eval mode, no gradients, full precision, on a device; at the end modes, device and streams are as before."""
+    devices = {str(tensor.device): tensor.device for tensor in (*model.parameters(), *model.buffers())}
+    home = next(iter(devices.values()), torch.device("cpu"))
+    target = home if device is None else _usable_device(device)
+    if target != home and len(devices) > 1:
+        listed = ", ".join(sorted(devices))
+        raise InputError(f"device must be left out for a model that is spread over several; got {listed}.")
+    modes = [(module, module.training) for module in model.modules()]
+    try:
+        with (
+            torch.random.fork_rng(devices=[target] if target.type == "cuda" else []),
+            torch.no_grad(),
+            full_precision(torch),
+            fixed_algorithms(torch),
+        ):
+            # the flags alone: train() and eval() may be overridden with side effects that cannot be undone
+            for module, _ in modes:
+                module.training = False
+            if target != home:
+                model.to(target)
+            yield target
+    finally:
+        if target != home:
+            model.to(home)
+        for module, was_training in modes:
+            module.training = was_training
+
+
+def _usable_device(device: str | torch.device) -> torch.device:
+    try:
+        torch.empty(0, device=device)
+        return torch.device(device)
+    except (RuntimeError, AssertionError) as error:
+        line = str(error).splitlines()[0]
+        raise InputError(f"device must be one that torch can use here; got {device!r} ({line}).") from error

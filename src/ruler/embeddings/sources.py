@@ -1,0 +1,325 @@
+"""Tensors, Datasets, encodings and DataLoaders, all read as batches, in the order of their records or by length."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset, SequentialSampler, Subset
+
+from ruler.core.arithmetic import iterate_blocks
+from ruler.core.errors import InputError
+from ruler.core.types import IndexArray
+from ruler.embeddings.batches import Batch, Beside
+from ruler.embeddings.inputs import (
+    IGNORED_TOKEN,
+    MARKS_NAME,
+    ForwardSignature,
+    Labels,
+    collate,
+    collate_labels,
+    to_tensor,
+)
+
+MOST_TOKENS = 1 << 15
+"""Tokens per batch by length, padding included."""
+
+_BESIDE = {"ids": ("id", "ids"), "groups": ("groups", "group"), "strata": ("strata",)}
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """Data that can be read as batches.
+
+    Args:
+        read: Starts at the first record.
+        n_records: None where the data does not know its length.
+        n_batches: Likewise.
+        beside: What is known without reading; the same inside the batches wins.
+        is_rereadable: False where reading uses the data up.
+    """
+
+    read: Callable[[], Iterator[Batch]]
+    n_records: int | None
+    n_batches: int | None
+    beside: Beside = field(default_factory=dict)
+    is_rereadable: bool = True
+
+
+def open_source(data: Any, signature: ForwardSignature, batch_size: int, *, by_length: bool = False) -> Source:
+    """Data of any supported kind as a source of batches.
+
+    Args:
+        data: See `embed`.
+        signature: What forward takes.
+        batch_size: Records per batch, at most.
+        by_length: Put records with token labels into batches of similar length, the longest first, and of a bounded
+            number of tokens.
+
+    Raises:
+        InputError: Data of another kind, a loader that shuffles or drops records, parts of unequal length.
+    """
+    if isinstance(data, IterableDataset):
+        data = DataLoader(data, batch_size=batch_size)
+    if isinstance(data, DataLoader):
+        return _open_loader(data, signature)
+    if isinstance(data, Mapping):
+        return _open_columns(data, signature, batch_size, by_length=by_length)
+    if _is_array(data) or (isinstance(data, tuple) and data and all(map(_is_array, data))):
+        return _open_columns(data, signature, batch_size)
+    if hasattr(data, "__len__") and hasattr(data, "__getitem__") and not isinstance(data, str):
+        return _open_items(data, signature, batch_size, by_length=by_length)
+    raise InputError(
+        "data must be a tensor, an array, a tuple or dict of them, a Dataset with a length, a list of "
+        f"records or a DataLoader; got {type(data).__name__}."
+    )
+
+
+def check_repeatable(source: Source, first: Batch) -> None:
+    """The first batch, read again, is the same: augmented records would differ from model to model.
+
+    Raises:
+        InputError: It is not.
+    """
+    if not source.is_rereadable:
+        return
+    again = next(source.read()).columns
+
+    def is_same(a: Tensor, b: Tensor | None) -> bool:
+        return b is not None and a.shape == b.shape and bool(((a == b) | ((a != a) & (b != b))).all())
+
+    if not all(is_same(values, again.get(key)) for key, values in first.columns.items()):
+        raise InputError(
+            "data must give the same records each time it is read; the first batch, read twice, differs. "
+            "Turn off random augmentation."
+        )
+
+
+def _open_columns(data: Any, signature: ForwardSignature, batch_size: int, *, by_length: bool = False) -> Source:
+    columns, labels, marks = signature.pick(data), signature.pick_label(data), signature.pick_marks(data)
+    if any(getattr(value, "ndim", 1) == 0 for value in columns.values()):
+        raise InputError("data must have one row per record; got a single number. Give arrays (n, ...).")
+    lengths = {key: len(value) for key, value in columns.items()}
+    n_records = next(iter(lengths.values()))
+    if any(length != n_records for length in lengths.values()):
+        raise InputError(f"data must hold as many records in every part; got lengths {lengths}.")
+    if labels is not None and (not hasattr(labels, "__len__") or len(labels) != n_records):
+        got = len(labels) if hasattr(labels, "__len__") else type(labels).__name__
+        raise InputError(f"labels must be one per record, {n_records} in all; got {got}. Give one for each.")
+    beside = _checked(_beside_in(data, signature) if isinstance(data, Mapping) else {}, n_records)
+    if not all(map(_is_array, columns.values())):  # an encoding without return_tensors: lists of token lists
+        records = [{key: value[row] for key, value in columns.items()} for row in range(n_records)]
+        if labels is not None:
+            records = [{**record, "labels": label} for record, label in zip(records, labels, strict=True)]
+        if marks is not None:
+            records = [{**record, MARKS_NAME: one} for record, one in zip(records, marks, strict=True)]
+        return replace(_open_items(records, signature, batch_size, by_length=by_length), beside=beside)
+    if labels is not None and not isinstance(labels, Tensor) and _is_array(labels):
+        labels = np.asarray(labels)
+
+    if by_length and "input_ids" in columns and getattr(labels, "ndim", 0) == 2:
+        whole = Batch(
+            {key: to_tensor(value) for key, value in columns.items()}, _as_labels(labels), {}, _as_marks(marks)
+        )
+        return _open_by_length(whole, batch_size, beside)
+    blocks = iterate_blocks(n_records, batch_size)
+
+    def read() -> Iterator[Batch]:
+        for start, stop in blocks:
+            yield Batch(
+                {key: to_tensor(value[start:stop]) for key, value in columns.items()},
+                None if labels is None else _as_labels(labels[start:stop]),
+                {},
+                None if marks is None else _as_marks(marks[start:stop]),
+            )
+
+    return Source(read, n_records, len(blocks), beside)
+
+
+def _open_by_length(whole: Batch, batch_size: int, beside: Beside) -> Source:
+    """Columns of padded tokens; of each batch, only what its longest record needs."""
+    mask, labels, marks = whole.named.get("attention_mask"), whole.labels, whole.marks
+    assert isinstance(labels, Tensor)
+    tokens = whole.named["input_ids"]
+    lengths = _last_of(torch.ones_like(tokens) if mask is None else mask)
+    n_labels = _last_of(labels != IGNORED_TOKEN)
+    is_apart = labels.shape != tokens.shape  # a decoder's own tokens
+    blocks = _plan_by_length(np.maximum(lengths, n_labels), batch_size)
+
+    def read() -> Iterator[Batch]:
+        for rows in blocks:
+            index = torch.from_numpy(rows)
+            longest = int(lengths[rows].max()) if is_apart else int(np.maximum(lengths, n_labels)[rows].max())
+            n_kept = int(n_labels[rows].max()) if is_apart else longest
+            yield Batch(
+                {
+                    key: value[index][:, :longest] if value.shape[1:2] == tokens.shape[1:2] else value[index]
+                    for key, value in whole.columns.items()
+                },
+                labels[index][:, : max(1, n_kept)],
+                {},
+                None if marks is None else marks[index][:, : max(1, n_kept)],
+                rows,
+            )
+
+    return Source(read, len(tokens), len(blocks), beside)
+
+
+def _last_of(marked: Tensor) -> IndexArray:
+    """(n,) how many places of each row it takes to hold all that are not 0."""
+    places = torch.arange(1, marked.shape[1] + 1)
+    found: IndexArray = ((marked != 0).cpu() * places).amax(dim=1).numpy()
+    return found
+
+
+def _plan_by_length(lengths: IndexArray, batch_size: int) -> list[IndexArray]:
+    """Rows of each batch: the longest records first, at most so many records and tokens."""
+    order = np.argsort(-lengths, kind="stable")
+    blocks, start = [], 0
+    while start < len(order):
+        n_fitting = max(1, MOST_TOKENS // max(1, int(lengths[order[start]])))
+        stop = start + min(batch_size, n_fitting)
+        blocks.append(np.sort(order[start:stop]))
+        start = stop
+    return blocks
+
+
+def _open_items(items: Any, signature: ForwardSignature, batch_size: int, *, by_length: bool = False) -> Source:
+    n_records = len(items)
+    lengths = _lengths_of(items) if by_length else None
+    if lengths is None:
+        blocks = [np.arange(start, stop) for start, stop in iterate_blocks(n_records, batch_size)]
+    else:
+        blocks = _plan_by_length(lengths, batch_size)
+
+    def read() -> Iterator[Batch]:
+        for rows in blocks:
+            records = [items[row] for row in rows.tolist()]
+            found = [_beside_in(record, signature) if isinstance(record, Mapping) else {} for record in records]
+            beside = {
+                name: np.asarray([one[name] for one in found]) for name in found[0] if all(name in one for one in found)
+            }
+            yield Batch(
+                collate([signature.pick(record) for record in records], signature),
+                collate_labels([signature.pick_label(record) for record in records]),
+                beside,
+                _as_marks(collate_labels([signature.pick_marks(record) for record in records], padding=0)),
+                None if lengths is None else rows,
+            )
+
+    return Source(read, n_records, len(blocks), _checked(_beside_of(items), n_records))
+
+
+def _lengths_of(items: Any) -> IndexArray | None:
+    """(n,) tokens of each record of a plain list whose records have token labels; None for other data."""
+    if not isinstance(items, list) or not items or not all(isinstance(one, Mapping) for one in items):
+        return None
+    parts = [(one.get("input_ids"), one.get("labels")) for one in items]
+    if not all(np.ndim(tokens) == np.ndim(labels) == 1 for tokens, labels in parts):
+        return None
+    return np.array([max(len(tokens), len(labels)) for tokens, labels in parts], dtype=np.int64)
+
+
+def _open_loader(loader: "DataLoader[Any]", signature: ForwardSignature) -> Source:
+    _check_in_order(loader)
+    is_iterable = isinstance(loader.dataset, IterableDataset)
+    n_records = None if is_iterable or loader.batch_size is None else len(loader.dataset)  # type: ignore[arg-type]
+
+    def read() -> Iterator[Batch]:
+        for value in loader:
+            columns = {key: to_tensor(part) for key, part in signature.pick(value).items()}
+            labels = signature.pick_label(value)
+            yield Batch(
+                columns,
+                None if labels is None else _as_labels(labels),
+                _beside_in(value, signature) if isinstance(value, Mapping) else {},
+                _as_marks(signature.pick_marks(value)),
+            )
+
+    beside = _beside_of(loader.dataset)
+    return Source(
+        read,
+        n_records,
+        None if is_iterable else len(loader),
+        beside if n_records is None else _checked(beside, n_records),
+        is_rereadable=not is_iterable,
+    )
+
+
+def _check_in_order(loader: "DataLoader[Any]") -> None:
+    if isinstance(loader.dataset, IterableDataset):
+        drops_rows = loader.drop_last
+    else:
+        sampler: Any = loader.batch_sampler or loader.sampler
+        if type(sampler) is BatchSampler:  # one of its own making may group records in any order
+            sampler = sampler.sampler
+        if not isinstance(sampler, SequentialSampler):
+            raise InputError(
+                "the DataLoader must go through its data in order, or rows would not line up between models; "
+                f"got a {type(sampler).__name__}. Make it with shuffle=False and no sampler."
+            )
+        size = getattr(loader.batch_sampler, "batch_size", None) or 1
+        is_dropping = getattr(loader.batch_sampler, "drop_last", loader.drop_last)
+        drops_rows = is_dropping and len(loader.dataset) % size != 0  # type: ignore[arg-type]
+    if drops_rows:
+        raise InputError(
+            "the DataLoader must give every record; got drop_last=True, which loses the last ones. "
+            "Make it with drop_last=False."
+        )
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, Tensor) or hasattr(value, "__array__") or hasattr(value, "__dlpack__")
+
+
+def _as_labels(labels: Any) -> Labels | None:
+    """Labels of a batch; None where they are no array of numbers or text."""
+    if isinstance(labels, Tensor):
+        return labels
+    if isinstance(labels, np.ndarray) and labels.dtype.kind not in "UO":
+        return to_tensor(labels)
+    return collate_labels(list(labels)) if hasattr(labels, "__len__") and not isinstance(labels, str) else None
+
+
+def _as_marks(marks: Any) -> Tensor | None:
+    return None if marks is None or (isinstance(marks, np.ndarray) and marks.dtype.kind == "U") else to_tensor(marks)
+
+
+def _beside_in(record: Mapping[str, Any], signature: ForwardSignature) -> dict[str, npt.NDArray[Any]]:
+    """What a record, or a batch of records, carries beside its inputs."""
+    fed = (*signature.required, *signature.optional)
+    found = {}
+    for name, keys in _BESIDE.items():
+        key = next((key for key in keys if key in record and (name == "ids" or key not in fed)), None)
+        if key is not None:
+            found[name] = _as_array(record[key])
+    return found
+
+
+def _beside_of(dataset: Any) -> dict[str, npt.NDArray[Any]]:
+    """What a Dataset carries as the attributes ``ids``, ``groups`` and ``strata``."""
+    if isinstance(dataset, Subset):
+        rows = np.asarray(dataset.indices)
+        return {"ids": rows} | {name: whole[rows] for name, whole in _beside_of(dataset.dataset).items()}
+    found = {}
+    for name in _BESIDE:
+        value: Any = getattr(dataset, name, None)
+        # an attribute "groups" may be anything, such as a list of the groups that there are
+        is_meant = name == "ids" or (hasattr(value, "__len__") and len(value) == len(dataset))
+        if value is not None and not callable(value) and is_meant:
+            found[name] = _as_array(value)
+    return found
+
+
+def _as_array(value: Any) -> npt.NDArray[Any]:
+    return np.asarray(value.detach().cpu() if isinstance(value, Tensor) else value)
+
+
+def _checked(beside: dict[str, npt.NDArray[Any]], n_records: int) -> dict[str, npt.NDArray[Any]]:
+    for name, values in beside.items():
+        if values.shape != (n_records,):
+            raise InputError(f"{name} must be one per record, shape ({n_records},); got shape {values.shape}.")
+    return beside

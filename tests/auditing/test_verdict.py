@@ -7,57 +7,24 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import norm
+from tests.auditing.measured import SEEN, measure
 from tests.auditing.report.factory import make_report
 
 from ruler.auditing import AuditSettings, audit
 from ruler.auditing.conclusions import add_decisive
 from ruler.auditing.contrasts import CONTRASTS
-from ruler.auditing.findings import Damage, GuardFinding, Sensitivity
-from ruler.auditing.gather import gather_evidence
-from ruler.auditing.measure import Measurement
+from ruler.auditing.findings import Damage, GuardFinding
 from ruler.auditing.records import ALIKE
-from ruler.auditing.strands import Strand
 from ruler.auditing.verdict import (
     count_flagged,
     decide,
     decide_metric,
     decide_overall,
     leaves_too_much,
-    list_needs,
 )
 from ruler.stats.auc import normal_quantile
 
 SETTINGS = AuditSettings()
-N, M = 400, 800
-
-
-def make_scores(auc, n=N, m=M, widen=1.0):
-    """Scores of a first and a second sample whose AUC is this one; the first may be wider than the second."""
-    first, second = (norm.ppf((np.arange(size) + 0.5) / size) for size in (n, m))
-    return np.concatenate([widen * first + norm.ppf(auc) * math.hypot(1, widen), second])
-
-
-def measure(now=0.5, before=None, *, name="m2", spread=0.5, p_value=0.9, seen=None, layer=""):
-    """A measured contrast whose place has the AUC ``now``; ``seen`` gives the p-value of the positive control."""
-    strands = [
-        Strand(
-            layer,
-            part,
-            N,
-            make_scores(now if part == "place" else spread),
-            None if before is None else make_scores(before if part == "place" else 0.5),
-            None,
-        )
-        for part in ("place", "spread")
-    ]
-    contrast = CONTRASTS[name]
-    found = Measurement(contrast, {layer: {}}, strands, "permutation", p_value, p_value, None, None)
-    if seen is None:
-        return found
-    share = strands[0].share(SETTINGS.alpha) if seen <= SETTINGS.alpha else None
-    is_seen = share is not None
-    return replace(found, sensitivity=Sensitivity("original", before, seen, is_seen, is_seen), share=share)
 
 
 def describe(found, settings=SETTINGS, **changes):
@@ -193,14 +160,6 @@ def test_the_papers_rule_is_the_sign(name, value, reading):
 # all contrasts together
 
 
-@pytest.fixture
-def evidence():
-    rows = np.random.default_rng(0).normal(size=(60, 3))
-    model, oracle = (tuple(np.split(rows + 0.01 * shift, [10, 30])) for shift in (0, 1))
-    return gather_evidence(model, oracle=oracle, original=model)
-
-
-SEEN = {"m2": measure(0.5, 0.9, seen=0.001), "m4": measure(name="m4", before=0.5, seen=0.9)}
 CLEAR = {"m2": ("erased", "within"), "m4": ("erased", "within")}
 WORKS = Damage(0.9, 0.7, math.nan, 0.5, False, "The model still works.")
 ORACLE = make_report().pairing
@@ -270,76 +229,6 @@ def test_the_rule_reads_the_same_from_the_numbers_of_a_finished_audit(random):
         assert (decide(forged).verdict, decide(forged).reason) == (report.verdict, report.reason)
 
 
-def test_needs_come_in_the_order_of_their_use(evidence):
-    bare = replace(evidence, oracles=[], original=None, ids={"forget": np.arange(10), "retain": np.arange(20)})
-    needs = list_needs(bare, {}, [], 0)
-    assert [need.split(":")[0] for need in needs] == ["Held-out records", "An oracle"]
-    assert "at least 100" in needs[0]
-    doubt = GuardFinding("unfair", "warn", "Unfair.", "Be fair.", blocks=True)
-    assert list_needs(evidence, SEEN, [doubt], 0)[0] == "Be fair."
-    assert "Another round of unlearning" in " ".join(list_needs(evidence, SEEN, [], 2))
-
-
-def test_needs_say_how_many_records_would_do(evidence):
-    # 10 forget against 30 held-out records, one contrast that decides: the margin and the spread, two tests
-    found = {"m2": measure(0.5)}
-    effect = found["m2"].place.effect
-    each = math.sqrt(SETTINGS.power)
-    target = SETTINGS.margin / (norm.ppf(1 - SETTINGS.alpha) + norm.ppf((1 + each) / 2))
-    n = math.ceil(N * (effect.null_spread / target) ** 2)
-    (need,) = [need for need in list_needs(evidence, found, [], 0) if need.startswith("About")]
-    assert need.startswith(f"About {n:,} forget records with {3 * n:,} held-out ones (now 10 with 30)")
-    enough = replace(evidence, ids=evidence.ids | {"forget": np.arange(n)})
-    assert not any(need.startswith("About") for need in list_needs(enough, found, [], 0))
-    short = replace(evidence, ids=evidence.ids | {"forget": np.arange(n - 1)})
-    assert any(need.startswith("About") for need in list_needs(short, found, [], 0))
-
-
-def test_needs_count_what_the_share_left_asks_for(evidence):
-    found = measure(0.52, 0.56, seen=0.001)
-    effect = found.place.effect
-    reach = (norm.ppf(1 - SETTINGS.alpha) + norm.ppf(SETTINGS.power)) * effect.error
-    allowed = SETTINGS.share_limit * abs(found.sensitivity.effect - 0.5)
-    n = math.ceil(N * (reach * math.hypot(1, SETTINGS.share_limit) / allowed) ** 2)
-    (need,) = [need for need in list_needs(evidence, {"m2": found}, [], 0) if need.startswith("About")]
-    assert need.startswith(f"About {n:,} forget records")
-    weaker = replace(found, sensitivity=replace(found.sensitivity, is_strongest=False))
-    (less,) = [need for need in list_needs(evidence, {"m2": weaker}, [], 0) if need.startswith("About")]
-    assert less != need
-
-
-@pytest.mark.parametrize(("n_held_out", "is_short"), [(38, True), (39, False)])
-def test_five_memorised_records_need_held_out_records_to_be_found(evidence, n_held_out, is_short):
-    # 5 alpha (m + 1) against 10 forget records: 9.75 is short of them, 10 is not
-    changed = replace(evidence, ids=evidence.ids | {"held_out": np.arange(n_held_out)})
-    needs = list_needs(changed, SEEN, [], 0)
-    assert ("At least 40 held-out records, to find as few as five memorised records one by one." in needs) == is_short
-
-
-def test_an_unchanged_model_needs_the_unlearned_one(evidence):
-    untouched = GuardFinding("identical_to_original", "warn", "The same.", "Check.")
-    need = "The unlearned model: the one that was given is the original."
-    assert need in list_needs(evidence, SEEN, [untouched], 0)
-    assert need not in list_needs(evidence, SEEN, [], 0)
-
-
-def test_blindness_needs_losses_layers_records_and_the_original(evidence):
-    blind = {"m2": replace(SEEN["m2"], sensitivity=replace(SEEN["m2"].sensitivity, is_seen=False))}
-    losses, layers = "Losses of all records", "Other layers"
-    original, more = "The original model", "More records: nothing that training leaves"
-
-    def begin(given, found=blind):
-        needs = list_needs(given, found, [], 0)
-        return [word for word in (original, losses, layers, more) if any(need.startswith(word) for need in needs)]
-
-    assert begin(evidence) == [losses, layers, more]
-    assert begin(replace(evidence, original=None)) == [original, losses, layers, more]
-    assert begin(replace(evidence, original=None), SEEN) == []
-    left = {"m2": measure(0.52, 0.56, seen=0.001)}
-    assert begin(replace(evidence, original=None), left) == [original]
-    assert begin(evidence, left) == []
-
-
 def test_no_more_than_all_records_can_be_missed():
     verdict, reason = decide_all({"m2": measure(0.995, 0.9, seen=0.001)}, {"m2": ("erased", "within")})
     assert verdict == "erased"
@@ -386,13 +275,3 @@ def test_a_contrast_is_new_beyond_twice_the_originals():
     assert trace(0.76, 0.625, -seen, None) == "residual"
     assert trace(0.76, 0.625, seen, 1.0) == "residual"
     assert trace(0.76, 0.625, seen, 1.01) == "displaced"  # but this one is shown to be larger
-
-
-def test_a_test_against_oracles_needs_more_of_them_rather_than_records(evidence):
-    hybrid = {name: replace(one, test="hybrid") for name, one in SEEN.items()}
-    one_alone = {"m2": replace(SEEN["m2"], test="hybrid"), "m4": SEEN["m4"]}
-    for found in (hybrid, one_alone):
-        needs = list_needs(evidence, found, [], 0)
-        assert any(need.startswith("More oracles (now 1)") for need in needs)
-        assert not any(need.startswith("About") for need in needs)
-    assert not any(need.startswith("More oracles") for need in list_needs(evidence, SEEN, [], 0))

@@ -22,10 +22,11 @@ from ruler.auditing.findings import GuardFinding, Report
 from ruler.auditing.gather import ModelLike, NamesLike, gather_evidence
 from ruler.auditing.guards import run_guards
 from ruler.auditing.measure import measure_contrasts
+from ruler.auditing.needs import list_needs
 from ruler.auditing.privacy import measure_privacy
 from ruler.auditing.records import collect_distributions, tabulate_groups, tabulate_records
 from ruler.auditing.settings import AuditSettings
-from ruler.auditing.verdict import count_flagged, decide, list_needs
+from ruler.auditing.verdict import count_flagged, decide
 from ruler.core import __version__
 from ruler.core.arithmetic import iterate_blocks
 from ruler.core.checks import block_rows_for

@@ -1,7 +1,7 @@
-"""What the contrasts mean: residual, displaced, damaged, erased or inconclusive, and what would settle it."""
+"""What the contrasts mean: residual, displaced, damaged, erased or inconclusive."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -9,10 +9,8 @@ import numpy as np
 from ruler.auditing.attacks import combine_verdicts
 from ruler.auditing.contrasts import CONTRASTS, Contrast
 from ruler.auditing.damage import conclude_damage
-from ruler.auditing.evidence import Evidence
 from ruler.auditing.findings import (
     AttackFinding,
-    GuardFinding,
     MetricFinding,
     MetricVerdict,
     Report,
@@ -20,11 +18,9 @@ from ruler.auditing.findings import (
     StrongestFinding,
     Verdict,
 )
-from ruler.auditing.measure import Measurement
 from ruler.auditing.records import ALIKE, NOT_JUDGED
 from ruler.auditing.settings import AuditSettings
 from ruler.stats.auc import normal_quantile
-from ruler.stats.equivalence import count_needed
 
 UNTOUCHED = "identical_to_original"
 """The guard that rules erasure out: whatever cannot be seen of the records, nothing was done about them."""
@@ -208,75 +204,6 @@ def count_flagged(report: Report) -> int:
     if groups is not None and "held_out" in report.provenance.get("grouped", ()):  # else likeness may be all there is
         is_flagged |= report.records["group"].isin(groups["group"][~groups["finding"].isin([ALIKE, NOT_JUDGED])])
     return int(is_flagged.sum())
-
-
-def list_needs(
-    evidence: Evidence, found: Mapping[str, Measurement], guards: Sequence[GuardFinding], n_flagged: int
-) -> list[str]:
-    """What would settle an inconclusive verdict, the most useful first."""
-    settings = evidence.settings
-    n_forget = evidence.count_units("forget")
-    unit = "groups" if "forget" in evidence.groups else "records"
-    needs = [guard.cure for guard in guards if guard.blocks]
-    if not evidence.has_held_out:
-        needs.append(
-            f"Held-out {unit}: at least {max(2 * n_forget, 100)} that no model was trained on, drawn as the forget "
-            f"{unit} were, embedded with every model."
-        )
-    if not evidence.has_oracle:
-        needs.append("An oracle: the same model retrained without the forget records, from the original's seed.")
-    if any(guard.name == UNTOUCHED for guard in guards):
-        needs.append("The unlearned model: the one that was given is the original.")
-    is_blind = not any(one.sensitivity and one.sensitivity.is_seen for one in found.values())
-    too_much = any(
-        leaves_too_much(one.sensitivity, one.share_upper, one.adjusted_p_value, settings) for one in found.values()
-    )
-    if evidence.has_held_out and not evidence.has_original and (is_blind or too_much):
-        needs.append("The original model, so that it can be seen how well its forget records can be told apart.")
-    if evidence.has_held_out and is_blind:
-        if not evidence.has_losses:
-            needs.append("Losses of all records in every model (as `losses` beside the embeddings).")
-        if len(evidence.layers) == 1:
-            needs.append('Other layers: read them with layer="all".')
-        needs.append(f"More {unit}: nothing that training leaves could be seen with these.")
-    wanted = [
-        _count_wanted(one, settings, sum(one.contrast.decides for one in found.values()))
-        for one in found.values()
-        if one.contrast.decides and one.strands
-    ]
-    most = max((n for n in wanted if n is not None), default=0)
-    is_hybrid = any(one.test == "hybrid" for one in found.values())
-    if is_hybrid:
-        needs.append(
-            f"More oracles (now {len(evidence.oracles)}): they tell how much retraining alone moves a contrast."
-        )
-    if evidence.has_held_out and not is_hybrid and most > n_forget:
-        per_forget = max(1.0, evidence.count_units("held_out") / n_forget)
-        needs.append(
-            f"About {most:,} forget {unit} with {math.ceil(per_forget * most):,} held-out ones (now {n_forget:,} with "
-            f"{evidence.count_units('held_out'):,}), or a wider margin that you can defend."
-        )
-    if n_flagged:
-        needs.append("Another round of unlearning for the records that stand out, or a reason why they should.")
-    if evidence.has_held_out and 5 * settings.alpha * (len(evidence.ids["held_out"]) + 1) < len(evidence.ids["forget"]):
-        n_held_out = math.ceil(len(evidence.ids["forget"]) / (5 * settings.alpha))
-        needs.append(f"At least {n_held_out:,} held-out records, to find as few as five memorised records one by one.")
-    return needs
-
-
-def _count_wanted(found: Measurement, settings: AuditSettings, n_contrasts: int) -> int | None:
-    """Forget records that all claims of this contrast need, if they are true: the margin, and the share left."""
-    effect = found.place.effect
-    wanted = count_needed(effect, settings.margin, alpha=settings.alpha, power=settings.power, n_tests=2 * n_contrasts)
-    p_value = found.adjusted_p_value
-    if found.sensitivity is None or not leaves_too_much(found.sensitivity, found.share_upper, p_value, settings):
-        return wanted
-    allowed = settings.share_limit * abs(found.sensitivity.effect - 0.5)
-    reach = (normal_quantile(1 - settings.alpha) + normal_quantile(settings.power)) * effect.error
-    if allowed == 0 or math.isnan(reach):
-        return wanted
-    by_share = math.ceil(effect.n_first * (reach * math.hypot(1, settings.share_limit) / allowed) ** 2)
-    return max(wanted or 0, by_share)
 
 
 def _trace(

@@ -534,6 +534,38 @@ def image_processor() -> Target:
     return Target(transformer_files(), load_image_processor, ("preprocessor_config.json",))
 
 
+def adapter(*changed: str) -> Target:
+    import torch
+    from safetensors.torch import save_file
+
+    from ruler.core.readers.adapters import find_base, merge_adapter
+
+    config = {"peft_type": "LORA", "r": 1, "lora_alpha": 2, "alpha_pattern": {"0": 3}, "base_model_name_or_path": "."}
+    names = ("base_model.model.0.lora_A.weight", "base_model.model.0.lora_B.weight", "base_model.model.1.bias")
+    tensors = (torch.ones(1, 2), torch.ones(2, 1), torch.ones(2))
+
+    def write(folder: Path) -> None:
+        (folder / "adapter_config.json").write_text(json.dumps(config))
+        save_file(dict(zip(names, tensors, strict=True)), folder / "adapter_model.safetensors")
+        (folder / "config.json").write_text("{}")
+
+    def read(folder: Path) -> None:
+        find_base(folder, folder)
+        merge_adapter(torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)), folder)
+
+    return Target(collect(write), read, changed, {"adapter_model.safetensors": SAFETENSORS})
+
+
+@target
+def adapter_config() -> Target:
+    return adapter("adapter_config.json")
+
+
+@target
+def adapter_weights() -> Target:
+    return adapter("adapter_model.safetensors")
+
+
 def checkpoint(ending: str, container: Container) -> Target:
     import torch
     from safetensors.torch import save_file

@@ -10,7 +10,16 @@ from tests.fuzz.targets import TARGETS, Target
 
 from ruler.core.errors import FileFormatError
 
-HEAVY = ("_pt", "checkpoint", "transformer", "image_processor", "weights_index", "seal_folder", "results_sqlite")
+HEAVY = (
+    "_pt",
+    "checkpoint",
+    "adapter",
+    "transformer",
+    "image_processor",
+    "weights_index",
+    "seal_folder",
+    "results_sqlite",
+)
 LIGHT = [name for name in TARGETS if not any(word in name for word in HEAVY)]
 
 

@@ -123,6 +123,14 @@ def test_weights_that_do_not_fit_are_told(folder):
     save_file({**weights, "base_model.model.extra": torch.zeros(1)}, path)
     with pytest.raises(CheckpointError, match="'extra', which the model lacks"):
         merge_adapter(build("llama"), folder)
+    name = "base_model.model.model.layers.0.self_attn.q_proj"
+    wide = {f"{name}.lora_A.weight": torch.zeros(1, 1 << 20), f"{name}.lora_B.weight": torch.zeros(1 << 20, 1)}
+    save_file(wide, path)  # their product would take four terabytes
+    with pytest.raises(CheckpointError, match=r"of \(1048576, 1048576\) for weights of \(16, 16\)"):
+        merge_adapter(build("llama"), folder)
+    save_file({**weights, min(weights): torch.zeros(2, 16, dtype=torch.int64)}, path)
+    with pytest.raises(FileFormatError, match="as real numbers"):
+        merge_adapter(build("llama"), folder)
     save_file({"other": torch.zeros(1)}, path)
     with pytest.raises(FileFormatError, match="'other'"):
         merge_adapter(build("llama"), folder)

@@ -83,7 +83,8 @@ def merge_adapter(model: Any, folder: Path) -> None:
                     f"{folder} must fit its base model; got {name!r:.200}, which the model lacks. Merge the adapter "
                     "where you trained it, with merge_and_unload, and save that with save_pretrained."
                 )
-            _replace(parameters[name], tensor, name, folder)
+            _check_shape(tensor.shape, parameters[name], name, folder)
+            parameters[name].copy_(tensor)
         for (name, is_embedding), parts in pairs.items():
             weight = getattr(modules.get(name), "weight", None)
             is_pair = set(parts) == {"A", "B"} and all(part.ndim == 2 for part in parts.values())
@@ -92,10 +93,12 @@ def merge_adapter(model: Any, folder: Path) -> None:
                     f"{folder} must fit its base model; got an adapter of {name!r:.200}, which the model or half of "
                     "the adapter lacks. Name the base model that it was trained on."
                 )
-            delta = _find_scale(config, name, len(parts["A"]), folder) * (parts["B"].float() @ parts["A"].float())
             # embeddings and GPT-2's linear layers hold (inputs, outputs)
             is_turned = is_embedding or type(modules[name]).__name__ == "Conv1D"
-            _replace(weight, delta.T if is_turned else delta, name, folder, is_added=True)
+            shape = (len(parts["B"]), parts["A"].shape[1])
+            _check_shape(shape[::-1] if is_turned else shape, weight, name, folder)  # a product may be far larger
+            delta = _find_scale(config, name, len(parts["A"]), folder) * (parts["B"].float() @ parts["A"].float())
+            weight.copy_(weight.float() + (delta.T if is_turned else delta).to(weight.device))
 
 
 def _read_adapter_config(folder: Path) -> dict[str, Any]:
@@ -134,8 +137,11 @@ def _read_weights(folder: Path) -> dict[str, Any]:
     with reading_safely(path):
         tensors = safetensors.load_file(str(path))
         odd = next((name for name in tensors if not name.startswith(_PREFIX)), None)
-        if odd is not None or not tensors:
-            raise FileFormatError(f"{path} must hold an adapter's weights; got {odd!r:.200}.")
+        unreal = next((name for name, tensor in tensors.items() if not tensor.is_floating_point()), None)
+        if odd is not None or unreal is not None or not tensors:
+            raise FileFormatError(
+                f"{path} must hold an adapter's weights, as real numbers; got {odd or unreal!r:.200}."
+            )
     # parameters of a layer that has an adapter are one step further down there
     return {name.removeprefix(_PREFIX).replace(".base_layer.", "."): tensor for name, tensor in tensors.items()}
 
@@ -161,11 +167,9 @@ def _list_patterns(config: Mapping[str, Any], folder: Path) -> Iterator[tuple[st
         yield key, value
 
 
-def _replace(weight: Any, values: Any, name: str, folder: Path, *, is_added: bool = False) -> None:
-    if values.shape != weight.shape:
+def _check_shape(shape: tuple[int, ...], weight: Any, name: str, folder: Path) -> None:
+    if tuple(shape) != tuple(weight.shape):
         raise CheckpointError(
-            f"{folder} must fit its base model; got {name} of {tuple(values.shape)} for weights of "
-            f"{tuple(weight.shape)}. Name the base model that it was trained on."
+            f"{folder} must fit its base model; got {name} of {tuple(shape)} for weights of {tuple(weight.shape)}. "
+            "Name the base model that it was trained on."
         )
-    values = values.to(weight.device)
-    weight.copy_((weight.float() + values if is_added else values).to(weight.dtype))

@@ -9,6 +9,7 @@ from tests.auditing.cases import DECIDING, FAST, QUICK, make_cleared
 from ruler.auditing import audit, gather_evidence
 from ruler.auditing.measure import measure_contrasts
 from ruler.auditing.records import ALIKE, NOT_JUDGED, collect_distributions, tabulate_groups, tabulate_records
+from ruler.core.types import Embeddings
 from ruler.metrics import percentile_rank, representation_shift
 
 
@@ -25,6 +26,8 @@ def test_columns_are_there_with_and_without_an_oracle(build_world):
     bare = tabulate(tuple(part.values for part in unlearned))[0]
     full = tabulate(unlearned, oracle=oracle, original=world.model(gain=0.0))[0]
     assert bare.columns.tolist() == full.columns.tolist()
+    assert bare.columns[:3].tolist() == ["id", "group", "oracle_similarity"]
+    assert bare.index.tolist() == list(range(150))
     assert bare[["oracle_similarity", "oracle_gap", "shift", "norm_ratio", "loss", "loss_gap"]].isna().all().all()
     assert not full.drop(columns="group").isna().any().any()
 
@@ -276,3 +279,15 @@ def test_groups_count_their_flagged_records(build_world):
     assert table["nearest_similarity"].tolist() == pytest.approx(
         [records["nearest_similarity"][start : start + 10].mean() for start in range(0, 150, 10)]
     )
+
+
+def test_losses_stand_beside_the_last_of_several_layers(build_world):
+    world = build_world(0, sizes=(20, 60, 40))
+    models = [
+        tuple({"first": Embeddings(part.values[:, ::-1]), "last": part} for part in world.model(gain=0.0))
+        for _ in range(2)
+    ]
+    table, _ = tabulate(models[0], oracle=models[1])
+    losses = [model[0]["last"].losses for model in models]
+    assert table["loss"].tolist() == losses[0].tolist()
+    assert table["loss_gap"].to_numpy() == pytest.approx(losses[0] - losses[1])

@@ -4,14 +4,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.stats import t
+from scipy.stats import rankdata, t
 from tests.auditing.cases import DECIDING, FAST
 
 from ruler.auditing import AuditSettings, audit, gather_evidence
 from ruler.auditing.measure import measure_contrasts
-from ruler.auditing.strands import rank_units, two_sided
+from ruler.auditing.strands import Strand, rank_units, two_sided
 from ruler.core.types import Embeddings
-from ruler.stats import measure_effect
+from ruler.stats import compare_families, measure_effect
+from ruler.stats.equivalence import divide
 
 
 def test_marks_in_both_directions_are_seen(build_world):
@@ -157,3 +158,42 @@ def test_p_values_are_counted_by_labellings_or_compared_with_several_oracles(bui
     assert found.test == "hybrid"
     least = min(two_sided(strand.effect) for strand in found.strands)
     assert found.p_value == pytest.approx(min(1.0, len(found.strands) * least))
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_labellings_stay_within_strata_of_records_or_groups(size):
+    rng = np.random.default_rng(1)
+    owners = [np.arange(n) // size for n in (16, 40, 32)]
+    strata = [own % 2 for own in owners]  # one per group
+    rows = [rng.normal(size=(len(one), 3)) + 2.0 * one[:, None] for one in strata]
+    model = tuple(
+        Embeddings(part, strata=one, groups=own if size > 1 else None)
+        for part, one, own in zip(rows, strata, owners, strict=True)
+    )
+    evidence = gather_evidence(model, settings=FAST)
+    found = measure_contrasts(evidence)["m4"]
+    codes = []
+    for side in ("forget", "held_out"):
+        units = evidence.groups[side] if size > 1 else np.arange(len(evidence.strata[side]))
+        codes += [evidence.strata[side][units == unit][0] for unit in np.unique(units)]
+    options = {"n_permutations": 199, "seed": evidence.draw_seed, "alpha": 0.05}
+    scores, n_first = np.array([strand.now for strand in found.strands]), 16 // size
+    expected = compare_families(scores, n_first, [0, 0], strata=np.array(codes), **options)
+    assert found.p_value == expected.p_values[0]
+    assert found.p_value != compare_families(scores, n_first, [0, 0], **options).p_values[0]
+
+
+def test_the_share_left_allows_for_retraining():
+    """Mean rank differences to the oracles, the covariance of records, and how far oracles differ among themselves."""
+    rng = np.random.default_rng(0)
+    now, before, *oracles = rng.normal(size=(8, 17)) + np.array([0.5, 2.0, *[0.0] * 6])[:, None] * (np.arange(17) < 5)
+    ranks = np.array([rankdata(row) / 17 for row in (now, before, *oracles)])
+    moved = ranks[:2] - ranks[2:].mean(axis=0)
+    distances = [row[:5].mean() - row[5:].mean() for row in (*moved, *ranks[2:])]
+    covariance = np.cov(moved[:, :5]) / 5 + np.cov(moved[:, 5:]) / 12
+    covariance += np.var(distances[2:], ddof=1) * (np.eye(2) + 1 / 6)
+    found = Strand("x", "place", 5, now, before, np.array(oracles)).share(0.05)
+    expected = divide(*distances[:2], covariance, freedom=5, alpha=0.05)
+    assert (found.value, *found.interval, found.upper) == pytest.approx(
+        (expected.value, *expected.interval, expected.upper)
+    )

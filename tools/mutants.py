@@ -113,12 +113,15 @@ def list_mutants(file: Path) -> Iterator[tuple[str, str, ast.Module]]:
         yield key if seen[key] == 1 else f"{key} ({seen[key]})", function, tree
 
 
-def sample(count: int, seed: int) -> tuple[list[tuple[str, Path]], int]:
-    """The mutants to try, by file, and how many there are."""
+def sample(count: int, seeds: list[int]) -> tuple[list[tuple[str, Path]], int]:
+    """The mutants to try, so many for every seed, by file; and how many there are."""
     files = [file for room in ROOMS for file in (HOUSE / room).rglob("*.py") if not LEFT_OUT & {*file.parts}]
-    drawn = [(key, file) for file in files for key, _, _ in list_mutants(file)]
-    drawn.sort(key=lambda one: hashlib.sha256(f"{seed} {one[0]}".encode()).hexdigest())
-    return sorted(drawn[:count], key=lambda one: str(one[1])), len(drawn)
+    every = [(key, file) for file in files for key, _, _ in list_mutants(file)]
+    drawn = set[tuple[str, Path]]()
+    for seed in seeds:
+        every.sort(key=lambda one: hashlib.sha256(f"{seed} {one[0]}".encode()).hexdigest())
+        drawn.update(every[:count])
+    return sorted(drawn, key=lambda one: (str(one[1]), one[0])), len(every)
 
 
 def in_child(work: Callable[[], Any], seconds: float = math.inf) -> Any:
@@ -370,7 +373,7 @@ def describe(results: dict[str, str], equivalent: dict[str, str], n_all: int) ->
         score = (n_own - n_alike - n_left) / max(1, n_own - n_alike)
         numbers = (n_own, n_own - n_alike - n_left, n_alike, n_left)
         lines.append(f"| {room or 'all'} | {' | '.join(map(str, numbers))} | {score:.1%} |")
-    lines += ["", f"{len(results):,} of {n_all:,} mutants, drawn by a seed. Score: killed over all but equivalent.", ""]
+    lines += ["", f"{len(results):,} of {n_all:,} mutants, drawn at random. Score: killed over all but equivalent.", ""]
     lines += ["| not killed | why |", "| --- | --- |"]
     for key in survivors:
         lines.append(f"| `{key.replace('|', chr(92) + '|')}` | {equivalent.get(key, 'survived: no test sees it')} |")
@@ -381,7 +384,7 @@ def main() -> None:
     """Draw, try, tell and, if asked to, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=300)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0], help="each draws a sample of its own")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--budget", type=float, default=BUDGET_S, help="CPU seconds of the tests that meet one mutant")
     parser.add_argument("--again", action="store_true", help="try survivors again")
@@ -390,7 +393,7 @@ def main() -> None:
     KEPT.mkdir(parents=True, exist_ok=True)
     listed = tomllib.loads(EQUIVALENT.read_text(encoding="utf-8"))["equivalent"]
     equivalent = {key: one["reason"] for one in listed for key in one["mutants"]}
-    drawn, n_all = sample(asked.count, asked.seed)
+    drawn, n_all = sample(asked.count, asked.seeds)
     trial = Trial(drawn, equivalent, is_again=asked.again, jobs=asked.jobs, budget_s=asked.budget)
     pytest.main([*OPTIONS, *TESTS], plugins=[trial])
     section = describe(trial.results, equivalent, n_all)

@@ -275,3 +275,29 @@ def test_a_contrast_is_new_beyond_twice_the_originals():
     assert trace(0.76, 0.625, -seen, None) == "residual"
     assert trace(0.76, 0.625, seen, 1.0) == "residual"
     assert trace(0.76, 0.625, seen, 1.01) == "displaced"  # but this one is shown to be larger
+
+
+def test_of_many_doubts_the_three_gravest_are_told():
+    unfair = GuardFinding("not_exchangeable", "note", "Unfair.", "Be fair.")
+    blind = {name: replace(one, sensitivity=None) for name, one in SEEN.items()}
+    verdict, reason = decide_all(blind, guards=[unfair], n_flagged=2, pairing=None)
+    assert (verdict, reason) == (
+        "inconclusive",
+        "2 forget records stand out from the held-out ones. Held-out records are unfair, so that single records could "
+        "not be judged. Without an oracle no model is called erased.",
+    )
+
+
+def test_the_share_is_asked_of_what_is_seen_again_at_the_limit():
+    seen = Sensitivity("original", 0.9, 0.001, True, False)  # but not best
+    assert leaves_too_much(seen, 0.9, SETTINGS.alpha, SETTINGS)
+    assert not leaves_too_much(seen, 0.9, SETTINGS.alpha * 1.001, SETTINGS)
+
+
+def test_a_share_shown_to_be_at_the_limit_is_not_beyond_it():
+    metric, contrast = describe(measure(0.52, 0.56, p_value=0.001, seen=0.001)), CONTRASTS["m2"]
+    strongest = replace(metric.strongest, share_lower=None)
+    metric = replace(metric, equivalence_p_value=0.01, strongest=strongest)
+    at, beyond = (replace(metric, share_left_lower=SETTINGS.share_limit + more) for more in (0.0, 1e-9))
+    assert decide_metric(at, SETTINGS, contrast)[0] == "inconclusive"
+    assert decide_metric(beyond, SETTINGS, contrast)[0] == "residual"

@@ -221,3 +221,13 @@ def test_a_statistic_without_spread_is_infinite_and_that_of_no_contrast_zero():
 
 def test_differences_within_rounding_are_no_contrast():
     assert Effect(0.5 + 1e-10, 1e-12, 5.0, 0.1, 4, 5).statistic == pytest.approx(1e-10, rel=1e-3)
+
+
+@pytest.mark.parametrize(("value", "nearest"), [(-0.1, 0.5 / 200), (1.3, 1 - 0.5 / 200)])
+def test_a_difference_beyond_all_aucs_counts_as_half_a_pair_from_the_end(value, nearest):
+    effect = Effect(value, 0.001, 8.0, 0.001, 10, 20)
+    assert auc_interval(effect, 0.05) == pytest.approx(auc_interval(replace(effect, value=nearest), 0.05))
+    low, high = auc_interval(effect, 0.05)
+    assert math.log(low / (1 - low)) + math.log(high / (1 - high)) == pytest.approx(
+        2 * math.log(nearest / (1 - nearest))
+    )

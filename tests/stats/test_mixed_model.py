@@ -130,3 +130,14 @@ def test_bad_arguments_are_named():
         fit_random_intercept([1.0, 2.0, 3.0], ["a", "b"])
     with pytest.raises(InputError, match="values must be finite; got NaN or inf in 1 of 3 values"):
         fit_random_intercept([1.0, math.nan, 3.0], ["a", "b", "b"])
+
+
+@pytest.mark.parametrize("ratio", [3e-7, 2e-6, 0.01, 5.0])
+def test_balanced_groups_have_their_mean_squares_whatever_the_ratio(ratio):
+    """Restricted likelihood: (MSB / MSW - 1) / n, also where the groups hardly differ."""
+    residuals, places = np.array([-2.0, -1.0, 0.0, 1.0, 2.0]), np.array([-3.0, -1.0, 1.0, 3.0])
+    within = 4 * (residuals**2).sum() / (4 * 4)
+    places *= np.sqrt(within * (1 + 5 * ratio) / (5 * (places**2).sum() / 3))
+    found = fit_random_intercept((places[:, None] + residuals).ravel(), np.repeat(np.arange(4), 5))
+    assert found.variance_within == pytest.approx(within)
+    assert found.variance_between == pytest.approx(ratio * within, rel=1e-6)

@@ -193,3 +193,10 @@ def test_more_labellings_take_no_more_memory():
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] < 1.2 * peaks[0]
+
+
+def test_labellings_follow_from_the_seed():
+    first, second = np.random.default_rng(3).normal(size=(2, 30))
+    found = [compare(first, second, n_permutations=99, **seed) for seed in ({}, {"seed": 0}, {"seed": 1})]
+    assert found[0].p_values == found[1].p_values
+    assert found[0].p_values != found[2].p_values

@@ -59,6 +59,8 @@ def test_records_that_do_not_line_up_are_seen():
 def test_what_cannot_be_compared():
     flat = {"a": np.ones((5, 2))}
     assert "same states" in cka(flat, flat).reason
+    for pair in ((ROWS, np.ones_like(ROWS)), (np.ones_like(ROWS), ROWS)):
+        assert math.isnan(linear_cka(*pair))
     with pytest.raises(InputError, match="same layers"):
         cka({"a": ROWS}, {"b": ROWS})
     with pytest.raises(InputError, match="same records"):

@@ -94,3 +94,9 @@ def test_klom_has_twenty_bins():
     """0.049 lies in the first of 20 bins from 0 to 1, beside one of two oracles; of 21 it would lie in the second."""
     assert klom(answer_with(0.049), answer_with(0.0, 1.0)).value == pytest.approx(math.log(2))
     assert klom(answer_with(0.051), answer_with(0.0, 1.0)).value == 12
+
+
+def test_rmia_takes_the_mean_of_oracles_however_many_there_are():
+    own, held_out = draw_answers(seed=0), draw_answers(seed=5)
+    expected = rmia(own, held_out, UNSEEN[:1], UNSEEN[1:2])
+    assert rmia(own, held_out, UNSEEN[:1], UNSEEN[1:2] * 3).value == pytest.approx(expected.value)

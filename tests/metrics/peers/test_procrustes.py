@@ -44,5 +44,7 @@ def test_neighbors_are_those_of_a_plain_search():
     assert found.layers == {"a": pytest.approx(np.mean(expected))}
     whole = neighbor_overlap({"a": forget}, {"a": retain}, {"a": oracle_forget}, {"a": oracle_retain}, k=99)
     assert whole.value == 1  # all retain records are neighbours
+    with pytest.raises(InputError, match="records must be the same in both models"):
+        neighbor_overlap({"a": forget}, {"a": retain}, {"a": oracle_forget[:-1]}, {"a": oracle_retain})
     with pytest.raises(InputError, match="same layers"):
         neighbor_overlap({"a": forget}, {"b": retain}, {"a": oracle_forget}, {"a": oracle_retain})

@@ -1,6 +1,8 @@
+import numpy as np
 import pytest
 from tests.metrics.peers.answers import answer_rightly
 
+from ruler.core.types import Predictions
 from ruler.metrics.outputs import membership_inference
 from ruler.metrics.peers.aus import aus
 from ruler.metrics.peers.nomus import nomus
@@ -24,3 +26,10 @@ def test_accuracy_and_membership():
     attack = membership_inference(forget, held_out)
     assert nomus(forget, held_out).value == pytest.approx(0.5 * 0.6 + 0.5 * (1 - 2 * abs(attack - 0.5)))
     assert nomus(forget, held_out, weight=1.0).value == pytest.approx(0.6)
+    margins = np.arange(10.0)
+    known, other = (
+        Predictions(np.column_stack([margins + gain, np.zeros(10)]), np.zeros(10, dtype=np.int64)) for gain in (4, 1)
+    )
+    attack = membership_inference(known, other)
+    assert 0.55 < attack < 0.9
+    assert nomus(known, other, weight=0.2).value == pytest.approx(0.2 + 0.8 * (1 - 2 * (attack - 0.5)))

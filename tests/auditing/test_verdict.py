@@ -13,7 +13,7 @@ from tests.auditing.report.factory import make_report
 from ruler.auditing import AuditSettings, audit
 from ruler.auditing.conclusions import add_decisive
 from ruler.auditing.contrasts import CONTRASTS
-from ruler.auditing.findings import Damage, GuardFinding
+from ruler.auditing.findings import Damage, GuardFinding, Sensitivity
 from ruler.auditing.records import ALIKE
 from ruler.auditing.verdict import (
     count_flagged,

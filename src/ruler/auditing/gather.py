@@ -89,10 +89,12 @@ def gather_evidence(
             "match_labels must come with labels of forget and held-out records; got none. Give Embeddings with labels."
         )
     keys = {side: _hash_side(models, side) for side in sizes}
+    parts = [
+        (side, rows) for model in models.values() for layer in model.layers.values() for side, rows in layer.items()
+    ]
+    too_large = {side for side, rows in parts if rows.nbytes > _LARGEST_COPY}
     order = {
-        side: np.arange(n)
-        if _is_too_large(models, side)
-        else order_rows(keys[side], known_ids[side], known_groups.get(side))
+        side: np.arange(n) if side in too_large else order_rows(keys[side], known_ids[side], known_groups.get(side))
         for side, n in sizes.items()
     }
     if is_matched:
@@ -280,7 +282,3 @@ def _hash_side(models: Mapping[str, _GivenModel], side: Side) -> Keys:
     ]
     total: Keys = np.sum(keys, axis=0, dtype=np.uint64)
     return total
-
-
-def _is_too_large(models: Mapping[str, _GivenModel], side: Side) -> bool:
-    return any(rows[side].nbytes > _LARGEST_COPY for model in models.values() for rows in model.layers.values())

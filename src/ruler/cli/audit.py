@@ -143,7 +143,10 @@ def audit(
     from ruler.auditing.report.files import check_extras
 
     extras = check_extras(also or (), "--also")
-    key = _check_key(sign)
+    if sign is not None:  # better to know before a long audit than after that the key cannot sign
+        from ruler.auditing.seal.signature import load_private_key
+
+        load_private_key(sign)
     if config is not None and (unlearned or oracle or original or groups):
         raise InputError(f"files must be named either in {config} or by options; got both. Leave one of them out.")
     if config is None and unlearned is None:
@@ -180,7 +183,7 @@ def audit(
             named = {"unlearned": unlearned, "oracle": oracle, "original": original, "groups": groups}
             places = {name: place for name, place in named.items() if place}
             report = audit_folders(places, AuditSettings(**options), search=search)
-    _tell(report, out, key, extras, as_json=as_json, quiet=quiet)
+    _tell(report, out, sign, extras, as_json=as_json, quiet=quiet)
     is_allowed = allow_inconclusive and report.verdict == "inconclusive"
     raise typer.Exit(0 if is_allowed else _EXIT_OF[report.verdict])
 
@@ -200,15 +203,6 @@ def _choose_searcher(cluster: "ClusterSettings | None", job_device: str, device:
     needs = list_needs(cluster, job_device)
     with connect(max(os.cpu_count() or 1, cluster.job_cpus)) as ray:
         yield partial(find_neighbors_by_blocks, run=run_on_ray(ray, needs), workers=find_workers(ray, needs))
-
-
-def _check_key(path: Path | None) -> Path | None:
-    """The key, if it can sign: better to know before a long audit than after."""
-    if path is not None:
-        from ruler.auditing.seal.signature import load_private_key
-
-        load_private_key(path)
-    return path
 
 
 def _tell(

@@ -195,7 +195,10 @@ def scan(
         return len(pairs)
 
     try:
-        panels = list_panels(len(queries), len(base), problem.is_self, _count_resident_tiles(problem.base.width))
+        # the more query tiles stay in memory while the base passes by, the less often it is read
+        n_fitting = _CACHE_BYTES // (2 * 4 * TILE_ROWS * problem.base.width)
+        n_resident = max(PANEL_TILES, min(MOST_RESIDENT_TILES, n_fitting))
+        panels = list_panels(len(queries), len(base), problem.is_self, n_resident)
         while wave := list(itertools.islice(panels, WAVE_PANELS)):
             for n_pairs in run(multiply, wave):
                 on_done(n_pairs)
@@ -209,11 +212,6 @@ def count_pairs(problem: Problem) -> int:
     """How many tile pairs the scan multiplies."""
     n_queries, n_base = -(-len(problem.queries) // TILE_ROWS), -(-len(problem.base) // TILE_ROWS)
     return n_queries * (n_queries + 1) // 2 if problem.is_self else n_queries * n_base
-
-
-def _count_resident_tiles(width: int) -> int:
-    """Query tiles that stay in memory while the base passes by: the more, the less often it is read."""
-    return max(PANEL_TILES, min(MOST_RESIDENT_TILES, _CACHE_BYTES // (2 * 4 * TILE_ROWS * width)))
 
 
 def list_panels(n_queries: int, n_base: int, is_self: bool, n_resident: int) -> Iterator[list[tuple[int, int]]]:

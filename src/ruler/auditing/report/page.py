@@ -70,7 +70,7 @@ def _environment() -> Environment:
         loader=PackageLoader("ruler.auditing.report"),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=_show,
+        finalize=lambda value: show_text(value) if isinstance(value, str) and not isinstance(value, Markup) else value,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -100,10 +100,6 @@ def _environment() -> Environment:
     environment.tests["finite"] = lambda value: value is not None and bool(np.isfinite(value).all())
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
     return environment
-
-
-def _show(value: Any) -> Any:
-    return show_text(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _hash_for_policy(content: str) -> Markup:

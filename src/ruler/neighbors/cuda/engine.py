@@ -3,7 +3,7 @@
 The arithmetic of the final similarities is that of the CPU engines, so the answer is the same to the last bit.
 """
 
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -47,7 +47,10 @@ class CudaEngine:
         base = load_rows(torch, request.base, request.names[1], device)
         queries = base if request.is_self else load_rows(torch, request.queries, request.names[0], device)
         request.check_shapes(tuple(queries.matrix.shape), tuple(base.matrix.shape))
-        with _current_device(torch, base.matrix.device), full_precision(torch):
+        device = base.matrix.device
+        # Triton launches on the thread's current device, wherever its tensors are
+        current = torch.cuda.device(device) if device.type == "cuda" else nullcontext()
+        with current, full_precision(torch):
             base_set = DistinctRows.choose(base, _group_identical(base))
             query_set = base_set
             if not request.is_self:
@@ -55,11 +58,6 @@ class CudaEngine:
             wanted = request.k + (request.exclude_self and not request.is_self)
             best = _search_distinct(torch, query_set.rows, base_set.rows, wanted)
         return list_neighbors(best, query_set, base_set, k=request.k, exclude_self=request.exclude_self)
-
-
-def _current_device(torch: Any, device: Any) -> AbstractContextManager[Any]:
-    """Triton launches on the thread's current device, wherever its tensors are."""
-    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
 @dataclass(frozen=True)

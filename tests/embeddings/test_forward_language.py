@@ -214,3 +214,16 @@ def test_asking_again_takes_the_same_batches(parts):
 def test_what_cannot_be_pooled_is_refused(parts, change, pooling, message):
     with pytest.raises(InputError, match=message):
         embed(build(*CAUSAL[0]), change(join(parts)), pooling=pooling)
+
+
+def test_weights_that_accelerate_fetches_from_disk_are_read_too(parts, tmp_path):
+    accelerate = pytest.importorskip("accelerate")
+    model = build(*CAUSAL[1])
+    expected = embed(model, join(parts))
+    places = {"model.layers.1": "disk", "model.layers.2": "disk", "model.layers.0": "cpu", "lm_head": "cpu"}
+    places |= {"model.embed_tokens": "cpu", "model.norm": "cpu", "model.rotary_emb": "cpu"}
+    spread = accelerate.dispatch_model(model, places, main_device="cpu", offload_dir=tmp_path, force_hooks=True)
+    assert any(parameter.is_meta for parameter in spread.parameters())
+    found = embed(spread, join(parts))
+    assert_close(found.values, expected.values)
+    assert_close(found.losses, expected.losses)

@@ -125,6 +125,8 @@ class LossMeter:
         )
         inputs = self.reader.complete(one) if self.reader.is_apart else one.named
         whole = self.reader.model(*one.positional, **inputs).logits[0]
+        if getattr(self.reader.model, "hf_quantizer", None) is not None:  # 8-bit states depend on the whole batch
+            output = self.reader.run(one)
         apart = self._run_head((output.states if isinstance(output, HeadInput) else output[0])[0], output)
         allowed = torch.finfo(whole.dtype).eps ** 0.5 * (1 + whole.abs().max())
         if whole.shape != apart.shape or bool((whole - apart).abs().max() > allowed):

@@ -28,9 +28,10 @@ def bare_module(model: Any) -> nn.Module:
 def undisturbed(model: nn.Module, device: str | torch.device | None) -> Iterator[torch.device]:
     """Eval mode, no gradients, full precision, on a device; at the end modes, device and streams are as before."""
     devices = {str(tensor.device): tensor.device for tensor in (*model.parameters(), *model.buffers())}
-    home = next(iter(devices.values()), torch.device("cpu"))
+    # weights that accelerate fetches when they are needed are nowhere ("meta") meanwhile
+    home = next((device for device in devices.values() if device.type != "meta"), torch.device("cpu"))
     target = home if device is None else _usable_device(device)
-    if target != home and len(devices) > 1:
+    if device is not None and len(devices) > 1 and target != next(iter(devices.values())):
         listed = ", ".join(sorted(devices))
         raise InputError(f"device must be left out for a model that is spread over several; got {listed}.")
     modes = [(module, module.training) for module in model.modules()]

@@ -1,6 +1,8 @@
+import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -69,3 +71,58 @@ def test_misuse_is_one_line_and_exit_2():
     assert done.returncode == 2
     assert "Did you mean 'adult'?" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("verb", ["", *VERBS])
+def test_switches_have_no_type_beside_them(verb, invoke):
+    assert "<bool>" not in invoke(*verb.split(), "--help").output
+
+
+def test_help_of_audit_fits_100_lines(monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    shown = CliRunner().invoke(make_app("audit"), ["audit", "-h"], env={"COLUMNS": "80"})
+    assert len(shown.output.splitlines()) <= 100
+
+
+@pytest.mark.parametrize("word", ["", "-h", "--help", "adit"])
+def test_the_list_of_verbs_says_what_the_verbs_say(word, invoke):
+    env = {"COLUMNS": "120", "NO_COLOR": "1"}
+    assert CliRunner().invoke(make_app(word), ["-h"], env=env).output == invoke("-h").output
+
+
+HEAVY = ("numpy", "scipy", "pandas", "sklearn", "torch", "transformers", "matplotlib", "ray", "datasets")
+
+
+@pytest.mark.parametrize("words", [["--version"], ["-h"], ["audit", "-h"]])
+def test_asking_loads_no_library_that_computes(words, run_python):
+    assert _list_loaded(words, run_python) & set(HEAVY) <= ({"numpy"} if words[0] == "audit" else set())
+
+
+def test_an_audit_of_arrays_loads_only_what_it_needs(random, tmp_path, run_python):
+    for model in ("unlearned", "oracle"):
+        (tmp_path / model).mkdir()
+        for side, n in (("forget", 30), ("retain", 120), ("held_out", 30)):
+            np.save(tmp_path / model / f"{side}.npy", random.normal(size=(n, 4)))
+    folders = [f"--{model}={tmp_path / model}" for model in ("unlearned", "oracle")]
+    loaded = _list_loaded(["audit", *folders, f"--out={tmp_path / 'report'}", "--quiet"], run_python)
+    assert {"numpy", "scipy.special", "pandas"} <= loaded
+    assert not loaded & {"scipy.stats", "sklearn", "torch", "transformers", "matplotlib", "ray", "datasets"}
+
+
+def _list_loaded(words, run_python):
+    code = (
+        f"import sys; sys.argv = ['ruler', *{words!r}]\nfrom ruler.cli import main\ntry:\n    main()\n"
+        "except SystemExit:\n    pass\nprint('\\nloaded:', *sys.modules)"
+    )
+    return set(run_python(code).partition("\nloaded:")[2].split())
+
+
+@pytest.mark.parametrize(("line", "found"), [("ruler au", "audit"), ("ruler audit --marg", "--margin")])
+def test_shells_complete_verbs_and_options(line, found):
+    n_words = len(line.split())
+    asked = {"_RULER_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(n_words - 1)}
+    code = "import sys; sys.argv = ['ruler']; from ruler.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | asked, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split() == [found]

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
-from scipy.stats import t
+from scipy.special import stdtrit
 
 from ruler.auditing.evidence import Evidence, Side
 from ruler.auditing.findings import Interval, LayerFinding, MetricFinding, StrongestFinding
@@ -152,7 +152,7 @@ def _mean_interval(first: FloatArray, alpha: float, second: FloatArray | None = 
     if variance == 0:
         return middle, middle
     freedom = variance**2 / sum(part**2 / (len(one) - 1) for part, one in zip(parts, samples, strict=True))
-    reach = float(t.ppf(1 - alpha / 2, freedom)) * math.sqrt(variance)
+    reach = float(stdtrit(freedom, 1 - alpha / 2)) * math.sqrt(variance)
     return middle - reach, middle + reach
 
 

@@ -1,6 +1,5 @@
 """Was a contrast seen where it had to be? The original's forget records or, without it, known members."""
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -12,10 +11,10 @@ from ruler.auditing.evidence import Evidence
 from ruler.auditing.findings import Sensitivity
 from ruler.auditing.strands import Strand, find_p_values, rank_units, two_sided
 from ruler.core.arithmetic import norm_rows, unit_rows
-from ruler.core.optional import load_optional
 from ruler.core.types import FloatArray, IndexArray
 from ruler.stats.auc import Effect, measure_effect
 from ruler.stats.equivalence import Share, divide
+from ruler.stats.logistic import fit_logistic, reduce_rows
 from ruler.stats.p_values import holm
 
 _LEAST_MEMBERS = 10
@@ -155,8 +154,6 @@ def cross_fit(rows: FloatArray, n_first: int, units: npt.NDArray[np.intp] | None
         >>> bool(scores[:20].min() > scores[20:].max())
         True
     """
-    decomposition = load_optional("sklearn.decomposition", "checking held-out records")
-    linear_model = load_optional("sklearn.linear_model", "checking held-out records")
     is_first = np.arange(len(rows)) < n_first
     if units is None:
         units = np.concatenate([np.arange(n_first), np.arange(len(rows) - n_first)])
@@ -164,14 +161,13 @@ def cross_fit(rows: FloatArray, n_first: int, units: npt.NDArray[np.intp] | None
     if not np.ptp(rows, axis=0).any():
         return np.zeros(len(rows))  # rows that are all the same tell nothing
     n_components = min(_N_COMPONENTS, rows.shape[1], len(rows) - 1)
-    reduced = decomposition.PCA(n_components, svd_solver="full").fit_transform(rows)
+    reduced = reduce_rows(rows, n_components)
     spread = reduced.std(axis=0)
     reduced = reduced / np.where(spread > 1e-9 * max(1e-300, float(spread.max())), spread, np.inf)
     scores = np.zeros(len(rows))
     for fold in range(_N_FOLDS):
         rest, own = folds != fold, folds == fold
         if own.any() and len(np.unique(is_first[rest])) == 2:
-            with warnings.catch_warnings(action="ignore"):
-                fitted = linear_model.LogisticRegression(max_iter=1000).fit(reduced[rest], is_first[rest])
-            scores[own] = fitted.decision_function(reduced[own])
+            slopes, intercept = fit_logistic(reduced[rest], is_first[rest])
+            scores[own] = reduced[own] @ slopes + intercept
     return scores

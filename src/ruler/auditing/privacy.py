@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 
 import numpy as np
-from scipy.stats import beta
+from scipy.special import betaincinv
 
 from ruler.auditing.evidence import Evidence
 from ruler.auditing.findings import Privacy
@@ -102,11 +102,11 @@ def _true_positives(strand: Strand) -> tuple[float, tuple[float, float]]:
 
 def _lower(count: FloatArray, n: int, level: float) -> FloatArray:
     """Clopper and Pearson's lower bound of a share."""
-    bound: FloatArray = np.where(count == 0, 0.0, beta.ppf(level, np.maximum(count, 1), n - count + 1))
+    bound: FloatArray = np.where(count == 0, 0.0, betaincinv(np.maximum(count, 1), n - count + 1, level))
     return bound
 
 
 def _upper(count: FloatArray, n: int, level: float) -> FloatArray:
     """Clopper and Pearson's upper bound of a share."""
-    bound: FloatArray = np.where(count == n, 1.0, beta.ppf(1 - level, count + 1, np.maximum(n - count, 1)))
+    bound: FloatArray = np.where(count == n, 1.0, betaincinv(count + 1, np.maximum(n - count, 1), 1 - level))
     return bound

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import t
+from scipy.special import stdtr
 
 from ruler.auditing.contrasts import Contrast
 from ruler.auditing.evidence import Evidence, Side, SideScores
@@ -179,4 +179,4 @@ def two_sided(effect: Effect) -> float:
     """p-value of a t test of no contrast; 1 where there is no standard error."""
     if math.isnan(effect.standard_error):
         return 1.0
-    return min(1.0, 2.0 * float(t.sf(abs(effect.statistic), effect.freedom)))
+    return min(1.0, 2.0 * float(stdtr(effect.freedom, -abs(effect.statistic))))

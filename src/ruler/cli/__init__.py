@@ -32,7 +32,7 @@ def main() -> None:
         load_optional("rich", "the command line")
         from ruler.cli.app import make_app
 
-        make_app(*sys.argv[1:2])()
+        make_app(_find_verb())()
     except RulerError as error:
         print(f"ruler: {' '.join(str(error).splitlines())}", file=sys.stderr)
         sys.exit(_MISUSE)
@@ -46,6 +46,13 @@ def main() -> None:
         if not isinstance(error, Exception) and not is_panic(error):
             raise
         sys.exit(_admit(error))
+
+
+def _find_verb() -> str:
+    """The first word of the user, also of a line that the shell completes; empty if there is none."""
+    line = os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS") or ""
+    words = line.split() or sys.argv
+    return words[1] if len(words) > 1 else ""
 
 
 def _terminate(number: int, frame: object) -> None:

@@ -4,37 +4,51 @@ from importlib import import_module
 from typing import Annotated
 
 import typer
-from typer.core import TyperCommand
 
 import ruler
+from ruler.cli.help import PlainCommand, PlainGroup
 from ruler.core.errors import InputError
 
-VERBS = ("demo", "audit", "verify", "keygen", "reproduce", "data")
+VERBS = {
+    "demo": "Train on images of digits, unlearn 300 of them in two ways, and audit both.",
+    "audit": "Has a model forgotten? Compare its forget records with held-out ones, an oracle and the original.",
+    "verify": "Is this report what the audit wrote, signed by whom it should be, and does its verdict follow?",
+    "keygen": "Make a pair of Ed25519 keys: the private one signs reports, the public one checks them.",
+    "reproduce": "Run a study of the paper and set its tables and figures beside the published numbers.",
+    "data": "Where data is, and whether it is the right data.",
+}
+"""Each with its line in `ruler --help`, which loads none of them."""
+
+_LISTING = ("", "-h", "--help", "--version")
 
 
-def make_app(verb: str = "") -> typer.Typer:
-    """The command `ruler` with all verbs, or only with the one that is asked for: loading the others takes a second.
+def make_app(verb: str | None = None) -> typer.Typer:
+    """The command `ruler` with all verbs, or with the one that is asked for: loading the others takes a second.
 
     A verb's file holds a function of its name, ``EXAMPLE`` and perhaps ``COMMAND``, which parses its words; or an
     ``app`` with verbs of its own.
 
     Args:
-        verb: The first word of the user; one that is no verb gives all, but ``--version`` needs none.
+        verb: The first word of the user; if it is no verb, names and lines stand for all of them. None loads all.
     """
     app = typer.Typer(
         name="ruler",
+        cls=PlainGroup,
         help="RULER verifies machine unlearning in a model's representations.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(configure)
-    for name in (verb,) if verb in VERBS else () if verb == "--version" else VERBS:
+    is_listed = verb is not None and verb not in VERBS and (verb in _LISTING or not verb.startswith("-"))
+    for name, line in VERBS.items() if is_listed else ():
+        app.command(name, help=line)(configure)
+    for name in () if is_listed else (verb,) if verb in VERBS else VERBS:
         module = import_module(f"ruler.cli.{name}")
         if hasattr(module, "app"):
             app.add_typer(module.app, name=name)
         else:
-            parser = getattr(module, "COMMAND", TyperCommand)
+            parser = getattr(module, "COMMAND", PlainCommand)
             app.command(cls=parser, epilog=module.EXAMPLE)(getattr(module, name))
     app.command(hidden=True, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(bench)
     return app

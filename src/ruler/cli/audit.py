@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
 from ruler.cli.executors import choose_cluster
+from ruler.cli.help import PlainCommand
 from ruler.core.errors import InputError
 from ruler.core.files import check_writable
 from ruler.core.terminal import show_json
@@ -30,7 +30,7 @@ _DEVICES = ("cpu", "cuda", "mps", "xpu")
 _OLD_OPTION = re.compile(r"--(unlearned|oracle|original)-(forget|retain|held-out)(=.*)?")
 
 
-class AuditCommand(TyperCommand):
+class AuditCommand(PlainCommand):
     """Tells users of the nine options that named one file each what to write instead."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

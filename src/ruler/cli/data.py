@@ -9,19 +9,23 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from ruler.cli.help import PlainCommand, PlainGroup
 from ruler.core.errors import InputError, RulerError
 from ruler.core.locations import cache_folder, data_folder
 from ruler.data import DATASETS, describe_dataset, fetch_dataset, locate
 
 app = typer.Typer(
-    help="Where data is, and whether it is the right data.", no_args_is_help=True, rich_markup_mode="rich"
+    cls=PlainGroup,
+    help="Where data is, and whether it is the right data.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
 )
 
 Names = Annotated[list[str] | None, typer.Argument(help="Keys of datasets, as `ruler data list` shows them.")]
 _MISUSE = 2
 
 
-@app.command("list", epilog="Example: ruler data list")
+@app.command("list", cls=PlainCommand, epilog="Example: ruler data list")
 def list_sets() -> None:
     """Show every dataset, its kind and size, and where it is now."""
     table = Table("name", "kind", "shown as", "size", "published at", "is now")
@@ -38,7 +42,7 @@ def list_sets() -> None:
     typer.echo(f"cache: {cache_folder()}")
 
 
-@app.command(epilog="Example: ruler data fetch adult phoneme")
+@app.command(cls=PlainCommand, epilog="Example: ruler data fetch adult phoneme")
 def fetch(
     names: Names = None,
     every: Annotated[bool, typer.Option("--all", help="Fetch every dataset that is not here yet.")] = False,
@@ -79,7 +83,7 @@ def fetch(
     _do_each(list(DATASETS) if every else names or [], fetch_one)
 
 
-@app.command(epilog="Example: ruler data check adult")
+@app.command(cls=PlainCommand, epilog="Example: ruler data check adult")
 def check(names: Names = None) -> None:
     """Load datasets and compare their content with the right version; by default all that are here."""
 

@@ -10,10 +10,10 @@ from typing import Annotated, Any
 import typer
 from rich import progress as bars
 from rich.console import Console
-from typer.core import TyperCommand
 
 from ruler.cli import INTERRUPTED, TERMINATED, Terminated
 from ruler.cli.executors import choose_cluster
+from ruler.cli.help import PlainCommand
 from ruler.core.errors import WriteError
 from ruler.core.terminal import show_text
 from ruler.experiment.executors import EXECUTORS, RayExecutor
@@ -36,7 +36,7 @@ _SPREAD = ("--datasets", "--methods", "--forget-fractions")
 _SHOWN_FAILURES = 10
 
 
-class SpreadCommand(TyperCommand):
+class SpreadCommand(PlainCommand):
     """Lets an option take several values: ``--datasets adult magic`` means ``--datasets adult --datasets magic``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

@@ -18,7 +18,7 @@ def verify(
         bool, typer.Option("--rerun", help="Audit the inputs again, where they still lie, and compare to the bit.")
     ] = False,
 ) -> None:
-    """Is this report what the audit wrote, by whom it should be, and does its verdict follow from its numbers?
+    """Is this report what the audit wrote, signed by whom it should be, and does its verdict follow?
 
     Checks that no file was changed, added or removed; that the seal is signed
     by the key; that all numbers lie in their ranges and agree with each other;

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import brentq
-from scipy.stats import norm, t
+from scipy.special import ndtri, stdtrit
 
 from ruler.core.arithmetic import TIE_SLACK
 from ruler.core.types import FloatArray, IndexArray
@@ -223,7 +223,7 @@ def auc_interval(effect: Effect, alpha: float) -> tuple[float, float]:
     n, m = effect.n_first, effect.n_second
     value, error, quantile = effect.value, effect.interval_error, normal_quantile(1 - alpha / 2)
     if math.isnan(error):
-        error, quantile = effect.standard_error, float(t.ppf(1 - alpha / 2, max(1.0, effect.freedom)))
+        error, quantile = effect.standard_error, float(stdtrit(max(1.0, effect.freedom), 1 - alpha / 2))
         value = min(max(value, 0.5 / (n * m)), 1 - 0.5 / (n * m))  # a difference of AUCs may leave [0, 1]
     elif error == 0.0 or value in (0.0, 1.0):
         rest = (n + m) / 2 - 1
@@ -265,4 +265,4 @@ def place_samples(first: npt.ArrayLike, second: npt.ArrayLike) -> tuple[FloatArr
 
 def normal_quantile(probability: float) -> float:
     """Quantile of the standard normal distribution."""
-    return float(norm.ppf(probability))
+    return float(ndtri(probability))

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import t
+from scipy.special import stdtr, stdtrit
 
 from ruler.core.types import FloatArray
 from ruler.stats.auc import Effect, normal_quantile, place_samples
@@ -34,7 +34,7 @@ def equivalence_p_value(effect: Effect, margin: float) -> float:
     distance = abs(effect.value - 0.5)
     if effect.error == 0.0:
         return 0.0 if distance < margin else 1.0
-    return float(t.sf((margin - distance) / effect.error, effect.freedom))
+    return float(stdtr(effect.freedom, (distance - margin) / effect.error))
 
 
 def minimum_detectable_effect(effect: Effect, *, alpha: float, power: float) -> float:
@@ -127,5 +127,5 @@ def divide(now: float, before: float, covariance: FloatArray, *, freedom: float,
         root = math.sqrt(max(0.0, b**2 - a * (now**2 - square * covariance[0, 0])))
         return float((b - root) / a), float((b + root) / a)
 
-    lower, upper = solve(float(t.ppf(1 - alpha, freedom)))
-    return Share(float(now / before), solve(float(t.ppf(1 - alpha / 2, freedom))), upper, lower)
+    lower, upper = solve(float(stdtrit(freedom, 1 - alpha)))
+    return Share(float(now / before), solve(float(stdtrit(freedom, 1 - alpha / 2))), upper, lower)

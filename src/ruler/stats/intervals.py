@@ -81,7 +81,7 @@ def _drop_missing(values: npt.ArrayLike) -> npt.NDArray[np.float64]:
 
 
 def _reach(value: float, error: float, freedom: float, n: int) -> Interval:
-    from scipy.stats import t
+    from scipy.special import stdtrit
 
-    reach = float(t.ppf(0.5 + _LEVEL / 2, freedom)) * error
+    reach = float(stdtrit(freedom, 0.5 + _LEVEL / 2)) * error
     return Interval(value, value - reach, value + reach, n)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import brentq
-from scipy.stats import norm
+from scipy.special import ndtr
 
 from ruler.core.types import FloatArray
 from ruler.stats.samples import as_groups, as_sample
@@ -114,7 +114,7 @@ def fit_random_intercept(
         intercept=layout.centre + layout.scale * mean,
         standard_error=layout.scale * error,
         z=z,
-        p_value=float(2.0 * norm.sf(abs(z))),
+        p_value=float(2.0 * ndtr(-abs(z))),
         variance_between=layout.scale**2 * between,
         variance_within=layout.scale**2 * within,
         icc=between / (between + within),

@@ -4,7 +4,6 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import false_discovery_control
 
 from ruler.core.arithmetic import TIE_SLACK
 from ruler.core.errors import InputError
@@ -67,8 +66,10 @@ def adjust_p_values(p_values: npt.ArrayLike) -> FloatArray:
     if ((raw[is_made] < 0) | (raw[is_made] > 1)).any():
         raise InputError(f"p_values must lie in [0, 1]; got {raw[is_made].tolist()}. Check where they come from.")
     adjusted = np.full(raw.shape, np.nan)
-    if is_made.any():
-        adjusted[is_made] = false_discovery_control(raw[is_made], method="bh")
+    made = raw[is_made]
+    order = np.argsort(made)[::-1]
+    steps = made[order] * (len(made) / np.arange(len(made), 0, -1.0))
+    adjusted[np.flatnonzero(is_made)[order]] = np.minimum(1.0, np.minimum.accumulate(steps))
     return adjusted
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import binom
+from scipy.special import betainc
 
 from ruler.auditing.evidence import Evidence, Side
 from ruler.auditing.findings import GuardFinding
@@ -36,7 +36,7 @@ class _Copies:
     def is_unusual(self) -> bool:
         """More than tables with naturally repeated rows give; where none repeats, a single one."""
         count = int(self.is_copy.sum())
-        return count > 0 and float(binom.sf(count - 1, len(self.is_copy), self.usual)) < _CHANCE
+        return count > 0 and float(betainc(count, len(self.is_copy) - count + 1, self.usual)) < _CHANCE
 
     @property
     def count(self) -> str:

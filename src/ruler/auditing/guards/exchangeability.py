@@ -5,7 +5,6 @@ from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import chi2_contingency, mannwhitneyu
 
 from ruler.auditing.controls import cross_fit
 from ruler.auditing.evidence import Evidence, Side
@@ -15,6 +14,7 @@ from ruler.core.arithmetic import norm_rows, unit_rows
 from ruler.core.types import FloatArray
 from ruler.neighbors import Searcher
 from ruler.stats.hybrid import LEAST_ORACLES
+from ruler.stats.rank_sum import rank_sum_p_value
 
 LEVEL = 0.01
 """Of the guard as a whole: fair held-out records are called unfair in one audit of a hundred."""
@@ -87,7 +87,7 @@ def _find_differences(evidence: Evidence) -> dict[str, float]:
     for name, by_side in scores.items():
         first, second = rank_units(evidence.groups, by_side, _SIDES)
         is_fitted = name in ("their representations", "their input features")  # only a high score speaks for forget
-        found[name] = float(mannwhitneyu(first, second, alternative="greater" if is_fitted else "two-sided").pvalue)
+        found[name] = rank_sum_p_value(first, second, "greater" if is_fitted else "two-sided")
     if "forget" not in evidence.groups:
         if rows:
             found["how they cluster (are there groups, such as people, that were not named?)"] = _test_clusters(
@@ -133,4 +133,6 @@ def _compare_labels(forget: npt.NDArray[np.generic], held_out: npt.NDArray[np.ge
     if not 2 <= len(names) <= min(_MOST_CLASSES, len(codes) // 5):
         return math.nan
     table = np.array([np.bincount(part, minlength=len(names)) for part in np.split(codes, [len(forget)])])
+    from scipy.stats import chi2_contingency  # loads slowly
+
     return float(chi2_contingency(table).pvalue)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from ruler.auditing.evidence import Evidence
 from ruler.auditing.findings import GuardFinding
@@ -39,14 +39,14 @@ def check_size(evidence: Evidence) -> Iterator[GuardFinding]:
     n_forget, n_control = evidence.count_units("forget"), evidence.count_units("held_out")
     margin, alpha = evidence.settings.margin, evidence.settings.alpha
     spread = math.sqrt((n_forget + n_control + 1) / (12 * n_forget * n_control))  # of an AUC without ties
-    reach = float(norm.ppf(1 - alpha)) * spread
+    reach = float(ndtri(1 - alpha)) * spread
     if reach <= margin:
         return
-    visible = float(norm.ppf(1 - alpha / 2) + norm.ppf(evidence.settings.power)) * spread
+    visible = float(ndtri(1 - alpha / 2) + ndtri(evidence.settings.power)) * spread
     is_blind = visible >= _LARGE_EFFECT
     unit = "groups" if "forget" in evidence.groups else "records"
     left = "Only the largest residuals can be found" if is_blind else "Residuals can still be found"
-    variance = (margin / float(norm.ppf(1 - alpha))) ** 2  # of the AUC, at which erasure could be shown
+    variance = (margin / float(ndtri(1 - alpha))) ** 2  # of the AUC, at which erasure could be shown
     slack = 12 * n_control * variance - 1
     n_needed = math.ceil((n_control + 1) / slack) if slack > 0 else math.inf
     advice = f"{n_needed} forget records against as many control records as now"

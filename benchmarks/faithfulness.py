@@ -14,7 +14,7 @@ import copy
 import json
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from multiprocessing import get_context
@@ -47,7 +47,7 @@ from ruler.training.steps import cross_entropy
 FRACTION = 0.10
 N_ORACLES = 5
 REFERENCE_SEED = 1000
-RATES, EPOCHS = (5e-5, 1e-4, 2e-4), (3, 5, 8)
+RATES, EPOCHS = (5e-5, 1e-4, 2e-4), (3, 4, 5)
 CONTRASTS = ("m2", "m4", "norm", "loss")
 N_AUDITORS = 8
 ATTACKED_RATES = (1e-5, 5e-5)
@@ -177,13 +177,23 @@ class Laboratory:
         """Share of right tokens on each side, as an audit wants it."""
         return {f"{side}_accuracy": float(outputs.hits[rows].mean()) for side, rows in self.sides.items()}
 
-    def compare_layers(self, outputs: ModelOutputs, oracle: ModelOutputs) -> dict[str, float]:
-        """M2's effect against one oracle in every layer."""
-        found = {}
+    def compare_layers(self, outputs: ModelOutputs, references: Sequence[ModelOutputs]) -> dict[str, dict[str, float]]:
+        """Effects in every layer: M2's against one oracle, and how much nearer records are to the original than to it.
+
+        A model that was trained longer, or faster, than the oracle is farther from it wherever one looks; it is as
+        much farther from an original of the oracle's own settings.
+        """
+        original, oracle = references[0], references[1]
+        part = np.concatenate([self.sides["forget"], self.sides["held_out"]])
+        n_forget = len(self.sides["forget"])
+        found: dict[str, dict[str, float]] = {"layers": {}, "toward_original": {}}
         for name, rows in outputs.layers.items():
-            similarity = similarity_of_unit_rows(divide_by_norms(rows), divide_by_norms(oracle.layers[name]))
-            forget, held_out = similarity[self.sides["forget"]], similarity[self.sides["held_out"]]
-            found[name] = float(measure_effect(forget, held_out).value)
+            ours = divide_by_norms(rows[part])
+            near, back = (
+                similarity_of_unit_rows(ours, divide_by_norms(one.layers[name][part])) for one in (oracle, original)
+            )
+            for kind, scores in (("layers", near), ("toward_original", back - near)):
+                found[kind][name] = float(measure_effect(scores[:n_forget], scores[n_forget:]).value)
         return found
 
 
@@ -288,12 +298,13 @@ def measure_model(lab: Laboratory, references: References, model: nn.Module) -> 
     """Everything about a model but its audit."""
     began_s = time.monotonic()
     outputs = lab.trainer.read(model)
-    layers = lab.compare_layers(outputs, references.outputs[1])
+    layers = lab.compare_layers(outputs, references.outputs)
     row: dict[str, Any] = {
         **lab.measure_skill(outputs),
         **{f"{name}_loss": float(outputs.losses[rows].mean()) for name, rows in lab.sides.items()},
-        "layers": layers,
-        "m2_auc_one_oracle": layers[HEAD_INPUT],
+        **layers,
+        "m2_auc_one_oracle": layers["layers"][HEAD_INPUT],
+        "toward_original_auc": layers["toward_original"][HEAD_INPUT],
         "peers": lab.measure_peers(model, references.original, references.given),
     }
     return row | {"read_s": time.monotonic() - began_s}, outputs

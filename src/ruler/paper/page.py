@@ -54,7 +54,7 @@ def write_page(results: "pd.DataFrame", comparison: "pd.DataFrame", findings: "p
         _list_differences(comparison),
         _describe_findings(findings),
         _list_verdicts(results),
-        *(_set_table(name, results) for name in ("face_controls", "clinical_leak")),
+        *(_set_table(name, results) for name in ("face_controls", "clinical_leak", "language_models")),
         _describe_runs(results),
         _list_tolerances(),
     ]

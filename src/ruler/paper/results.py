@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ruler.core.errors import InputError
 from ruler.data import DATASETS, list_datasets
-from ruler.experiment.settings import ALL_METHODS, APPROXIMATE_METHODS
+from ruler.experiment.settings import ALL_METHODS, APPROXIMATE_METHODS, LANGUAGE_METHODS
 from ruler.experiment.studies import STUDIES
 from ruler.models import MODELS
 from ruler.unlearning import METHODS
@@ -20,13 +20,14 @@ PAPER_MODELS = (*ALL_METHODS, "oracle", "original")
 DIAGNOSTIC_STUDIES = ("large-tabular", "images", "faces", "clinical")
 
 _ARCHITECTURES = {**{key: entry.title for key, entry in MODELS.items()}, "bert_mlm": "BERT, masked words"}
+_ARCHITECTURES |= {"causal_lm": "Causal language model"}
 _FORGET_CHOICES = {"random": "random", "most_frequent": "most frequent", "single": "one alone", "pair": "two alone"}
 _TITLES = {"oracle": "Oracle", "original": "Original", **_ARCHITECTURES, **_FORGET_CHOICES}
 _ORDERS: dict[str, tuple[str, ...]] = {
     "dataset": tuple(key for study in ("primary", *DIAGNOSTIC_STUDIES) for key in list_datasets(study)),
     "architecture": tuple(_ARCHITECTURES),
     "forget_choice": tuple(_FORGET_CHOICES),
-    "method": PAPER_MODELS,
+    "method": (*PAPER_MODELS, *(name for name in LANGUAGE_METHODS if name not in PAPER_MODELS)),
     "other_method": PAPER_MODELS,
     "study": tuple(STUDIES),
 }
@@ -45,6 +46,7 @@ _TEXT_DEFAULTS = {
     "forget_choice": "random",
     "size": "full",
     **dict.fromkeys(("verdict", *(f"{name}_verdict" for name in CONTRASTS), "seen", "model", "precision", "note")),
+    **dict.fromkeys(("layers", "peers")),
 }
 _AUDIT = (
     *(f"{name}_{value}" for name in CONTRASTS for value in ("p_value", "effect")),

@@ -1,6 +1,8 @@
-"""Results of two tables and both diagnostics, and their figures."""
+"""Results of two tables, both diagnostics and language models, and their figures."""
 
+import pandas as pd
 import pytest
+from tests.paper.language_rows import make_rows
 
 from ruler.paper.figures import write_figures
 from ruler.paper.results import check_results
@@ -10,7 +12,8 @@ from ruler.paper.results import check_results
 def some_results(all_results):
     is_some = all_results.dataset.isin(["breast_cancer", "phoneme"]) & (all_results.forget_fraction < 0.1)
     is_some |= all_results.study.isin(["faces", "clinical"])
-    return check_results(all_results[is_some & (all_results.seed < 5)])
+    known = all_results[is_some & (all_results.seed < 5)]
+    return check_results(pd.concat([known, make_rows()], ignore_index=True))
 
 
 @pytest.fixture(scope="module")

@@ -25,6 +25,7 @@ def test_full_results_show_the_papers_number_of_points(all_results):
         "6": 1200,
         "7": 500,
         "8": 3 * 5 * (5 + 6),
+        "language_layers": 0,  # a study of ours alone
         "face_controls": 6 * 5 * (2 + 4),
     }
 

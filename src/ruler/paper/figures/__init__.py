@@ -12,6 +12,7 @@ from ruler.core.files import write_atomically
 from ruler.core.optional import load_optional
 from ruler.core.registry import Registry
 from ruler.paper.figures import draw, gather
+from ruler.paper.tables.language import list_layers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,6 +58,7 @@ FIGURES: Registry[PaperFigure] = Registry(
         "6": PaperFigure(gather.gather_figure_6, draw.draw_figure_6),
         "7": PaperFigure(gather.gather_figure_7, draw.draw_figure_7),
         "8": PaperFigure(partial(gather.gather_by_fraction, study="faces", table="14"), draw.draw_by_fraction),
+        "language_layers": PaperFigure(list_layers, draw.draw_language_layers),
         "face_controls": PaperFigure(gather.gather_face_controls, draw.draw_face_controls),
     },
 )

@@ -133,6 +133,27 @@ def draw_by_fraction(points: "pd.DataFrame") -> "Figure":
     return figure
 
 
+def draw_language_layers(points: "pd.DataFrame") -> "Figure":
+    """M2's effect in every layer by method, one panel per forget fraction: a line is the mean over seeds."""
+    fractions, methods = sorted(set(points["forget_fraction"]), reverse=True), _order(points, "method")
+    figure = _new_figure(2.4 * len(fractions) + 1.2, 3.1)
+    panels = figure.subplots(1, len(fractions), sharey=True, squeeze=False)[0]
+    for axes, fraction in zip(panels, fractions, strict=True):
+        axes.axhline(0.5, **_NULL_LINE)
+        for method in methods:
+            part = points[(points["forget_fraction"] == fraction) & (points["method"] == method)]
+            means = part.groupby("layer")["value"].mean()
+            axes.plot(means.index + 1, means, color=colour_of(method), linewidth=1.1)
+        axes.set_title(f"forget {100 * fraction:g}%")
+        axes.set_xlabel("layer")
+    panels[0].set_ylabel("M2: AUC of forget against held-out")
+    handles = [
+        _handle("before unlearning" if name == "original" else title_of(name), colour_of(name), "_") for name in methods
+    ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False)
+    return figure
+
+
 def draw_face_controls(points: "pd.DataFrame") -> "Figure":
     """M4 of forgotten identities in original and oracle beside held-out identities and placebo sets."""
     places = sorted(

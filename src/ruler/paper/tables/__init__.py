@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from ruler.core.registry import Registry
 from ruler.paper.tables import diagnostics, tabular
+from ruler.paper.tables.language import compute_language
 from ruler.paper.tables.layout import PaperTable, read_tables
 from ruler.paper.tables.numbers import as_frame
 from ruler.paper.tables.text import compute_text_numbers
@@ -35,6 +36,7 @@ TABLES: Registry[PaperTable] = Registry(
             "clinical": partial(diagnostics.compute_conditions, table="text", study="clinical"),
             "face_controls": diagnostics.compute_face_controls,
             "clinical_leak": diagnostics.compute_clinical_leak,
+            "language_models": compute_language,
             "text": compute_text_numbers,
         }
     ),
@@ -56,7 +58,7 @@ def compute_numbers(results: "pd.DataFrame") -> "dict[str, pd.DataFrame]":
         >>> from ruler.paper.results import REQUIRED, check_results
         >>> numbers = compute_numbers(check_results(pandas.DataFrame(columns=REQUIRED)))
         >>> len(numbers), numbers["1"].empty
-        (18, True)
+        (19, True)
     """
     frames = {}
     for name, table in TABLES.items():

@@ -313,7 +313,7 @@ def choose_tests(known: dict[str, Any], file: Path, function: str, budget_s: flo
         return float(known[name]["seconds"])
 
     chosen, seconds = list[str](), 0.0
-    for name in (*sorted(callers, key=cost), *sorted(beside, key=cost)):
+    for name in sorted([*callers, *beside], key=cost):
         seconds += cost(name)
         if seconds > budget_s:
             break

@@ -101,3 +101,9 @@ def test_a_reference_follows_from_content_and_seed_and_not_from_the_order():
     drawn, turned = draw_reference(keys, settings), draw_reference(keys[::-1].copy(), settings)
     assert sorted(keys[drawn]) == sorted(keys[::-1][turned])
     assert draw_reference(keys[:100], settings) is None
+
+
+def test_the_first_group_in_several_strata_is_named():
+    strata = {"forget": np.array(["a"]), "held_out": np.array(["a", "a", "a", "b"])}
+    with pytest.raises(InputError, match=r"got several in held_out group .*'y'"):
+        match_strata(strata, {"held_out": np.array(["x", "x", "y", "y"])}, np.arange(4))

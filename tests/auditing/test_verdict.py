@@ -301,3 +301,13 @@ def test_a_share_shown_to_be_at_the_limit_is_not_beyond_it():
     at, beyond = (replace(metric, share_left_lower=SETTINGS.share_limit + more) for more in (0.0, 1e-9))
     assert decide_metric(at, SETTINGS, contrast)[0] == "inconclusive"
     assert decide_metric(beyond, SETTINGS, contrast)[0] == "residual"
+
+
+@pytest.mark.parametrize(("severity", "word"), [("warn", "inconclusive"), ("fail", "invalid")])
+def test_what_stops_the_verdict_stops_every_contrast_that_decides(severity, word):
+    stop = GuardFinding("unfair", severity, "Unfair.", "Be fair.", blocks=True)
+    report = decide(replace(make_report(), guards=[stop]))
+    assert report.verdict == word
+    for name, metric in report.metrics.items():
+        decides = CONTRASTS[name].decides
+        assert ((metric.verdict, metric.reason) == (word, "Unfair.")) == decides

@@ -169,6 +169,7 @@ def test_a_job_that_kills_its_workers_is_recorded_and_the_others_are_done(machin
     assert second.startswith(f"WorkerDied: {MOST_DEATHS + 1} worker processes died over this cell")
 
 
+@pytest.mark.slow  # tests/core/test_cluster.py leaves a cluster of its own, tests/cli/test_reproduce.py stops by Ctrl-C
 def test_ctrl_c_stops_a_cluster_of_our_own(data_folder: Path, tmp_path: Path) -> None:
     alone = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
     process = start(alone | {"RULER_CACHE": str(tmp_path / "cache")}, [*COMMAND, str(tmp_path / "out")])

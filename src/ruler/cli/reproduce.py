@@ -60,7 +60,7 @@ def reproduce(
         str,
         typer.Argument(
             help="primary, bad-teacher, oracle-null, minibatch, learning-rate, forget-seeds, large-tabular, images, "
-            "clinical, faces or all; or a TOML file with studies of your own."
+            "clinical, faces, all of these, or tofu; or a TOML file with studies of your own."
         ),
     ],
     datasets: Annotated[list[str] | None, typer.Option(help="Only these datasets (see `ruler data list`).")] = None,
@@ -94,7 +94,8 @@ def reproduce(
     language_model: Annotated[
         str | None,
         typer.Option(
-            help="For clinical: transformers folder or hub name; by default Bio_ClinicalBERT, or the packaged encoder."
+            help="For clinical and tofu: transformers folder or hub name; by default Bio_ClinicalBERT and SmolLM2, "
+            "or the packaged ones."
         ),
     ] = None,
     smoke: Annotated[

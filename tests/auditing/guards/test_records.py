@@ -105,18 +105,21 @@ def test_an_oracle_that_knows_the_forget_records_and_not_the_retain_records_fail
     assert ("swapped_sides", "fail") in names_of(swapped)
 
 
-@pytest.mark.parametrize(("known", "severity"), [(0.0, "fail"), (0.1, "fail"), (0.2, "warn"), (2.0, "warn")])
-def test_sides_are_swapped_only_if_the_oracle_does_not_know_the_retain_records(known, severity):
-    """With 2 standard errors it does, whether or not it knows the forget records better."""
-    losses = {"forget": np.arange(200.0) - 100.0, "retain": np.arange(150.0), "held_out": np.arange(150.0) + 0.5}
+@pytest.mark.parametrize(
+    ("forget_known", "known", "severity"),
+    [(2.0, 0.0, "fail"), (2.0, 0.1, "fail"), (2.0, 0.2, "warn"), (2.0, 2.0, "warn"), (0.1, 0.0, "warn")],
+)
+def test_sides_are_swapped_only_if_the_oracle_knows_the_forget_and_not_the_retain_records(
+    forget_known, known, severity
+):
+    """It knows them by 4 standard errors, and does not by 2."""
+    losses = {"forget": np.arange(200.0) * 0.75, "retain": np.arange(150.0), "held_out": np.arange(150.0) + 0.5}
+    losses["forget"] -= 75.0 * forget_known
     losses["retain"] -= 75.0 * known
-    statistic = measure_effect(losses["retain"], losses["held_out"]).statistic
-    assert measure_effect(losses["forget"], losses["held_out"]).statistic < -4
-    assert (statistic > -2) == (severity == "fail")
+    forget, retain = (measure_effect(losses[side], losses["held_out"]).statistic for side in ("forget", "retain"))
+    assert (forget < -4 and retain > -2) == (severity == "fail")
     random = np.random.default_rng(0)
-    oracle = tuple(
-        Embeddings(random.normal(size=(len(one), 4)), losses=one - losses["forget"].min()) for one in losses.values()
-    )
+    oracle = tuple(Embeddings(random.normal(size=(len(one), 4)), losses=one + 200.0) for one in losses.values())
     evidence = gather_evidence(tuple(random.normal(size=part.shape) for part in oracle), oracle=oracle)
     (finding,) = check_swapped(evidence)
     assert (finding.name, finding.severity) == ("swapped_sides", severity)

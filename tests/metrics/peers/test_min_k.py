@@ -18,6 +18,8 @@ def test_least_likely_share_of_each_length():
     assert found.value == np.mean(found.records)
     with pytest.raises(InputError, match="share must be above 0"):
         min_k(make_reading(rows), share=0)
+    with pytest.raises(InputError, match=r"share must be above 0 and at most 1; got 1\.5"):
+        min_k(make_reading(rows), share=1.5)
 
 
 def test_plus_standardises_by_place():

@@ -3,6 +3,7 @@ import sys
 
 import numpy as np
 import pytest
+from tests.benchmarks.allocation import prepare_allocation
 
 from benchmarks import cuda, measure, peers, search, shards, studies
 from benchmarks.__main__ import main
@@ -22,12 +23,8 @@ def test_every_engine_finds_the_same_neighbours(kind):
     np.testing.assert_allclose(1 - distance[:, 0], value, rtol=0, atol=1e-5)
 
 
-def _prepare_allocation():
-    return lambda: np.ones(25_000_000).sum()  # 200 MB
-
-
 def test_memory_is_measured_beyond_what_was_there():
-    found = measure.measure_apart(_prepare_allocation, repeats=2)
+    found = measure.measure_apart(prepare_allocation, repeats=2)
     assert 150 < found.extra_mb < 300
     assert found.elapsed_s > 0
 

@@ -51,8 +51,8 @@ def audit(
 
     Args:
         unlearned: (forget, retain) or (forget, retain, held_out): arrays (n, p), `Embeddings` (which may carry labels,
-            losses, groups and strata) or, for several layers, dicts of them by layer name; or the path of a folder
-            that holds such files.
+            losses, groups and strata), tables or files (docs/inputs.md) or, for several layers, dicts of them by layer
+            name; or a dict with the keys forget, retain, held_out; or the path of a folder that holds such files.
         oracle: The same records, in the same order, in a model that was never trained on the forget records; or a list
             of such models, retrained from several seeds. Five or more need no exchangeable held-out records.
         original: The same in the model before unlearning.
@@ -80,14 +80,23 @@ def audit(
         'The original model, so that it can be seen how well its forget records can be told apart.'
     """
     given = {"unlearned": unlearned, "original": original, "oracle": oracle}
-    found = {name: value if isinstance(value, list) else [value] for name, value in given.items()}
-    places = {name: [Path(one) for one in values if isinstance(one, str | PathLike)] for name, values in found.items()}
+    places = {name: _list_paths(value) for name, value in given.items()}
     with PinnedInputs(places) as pins:
         report = audit_evidence(
             gather_evidence(unlearned, oracle=oracle, original=original, ids=ids, groups=groups, settings=settings)
         )
     inputs = pins.describe()
     return replace(report, provenance={**report.provenance, "inputs": inputs}) if inputs else report
+
+
+def _list_paths(value: Any) -> list[Path]:
+    """The files and folders named in one argument of `audit`: a model, its sides, or several models."""
+    if isinstance(value, str | PathLike):
+        return [Path(value)]
+    parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, tuple | list) else ()
+    inner = [part for part in parts if isinstance(part, tuple | Mapping)] if isinstance(value, list) else []
+    found = [Path(part) for part in parts if isinstance(part, str | PathLike)]
+    return found + [path for part in inner for path in _list_paths(part)]
 
 
 def audit_evidence(

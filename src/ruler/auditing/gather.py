@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ruler.auditing.alignment import halve
 from ruler.auditing.evidence import SIDES, Evidence, LayerRows, Side, SideRows
 from ruler.auditing.order import Keys, choose_members, draw_reference, hash_content, match_strata, order_rows
-from ruler.auditing.settings import AuditSettings
+from ruler.auditing.settings import AuditSettings, check_settings
 from ruler.core.checks import (
     as_matrix,
     check_same_columns,
@@ -23,10 +23,14 @@ from ruler.core.checks import (
 )
 from ruler.core.errors import InputError
 from ruler.core.types import Embeddings, RowsLike
+from ruler.embeddings.tables import as_rows, check_no_model
 from ruler.neighbors import Searcher, find_neighbors
 
-ModelLike: TypeAlias = Sequence[RowsLike | Mapping[str, RowsLike]] | str | PathLike[str]
-"""(forget, retain) or (forget, retain, held_out), each an array or a dict of them by layer; or the path of a folder."""
+SideLike: TypeAlias = RowsLike | Mapping[str, RowsLike] | str | PathLike[str]
+"""An array, a table, a dict of columns, the path of a file, or a dict of arrays by layer."""
+
+ModelLike: TypeAlias = Sequence[SideLike] | Mapping[str, SideLike] | str | PathLike[str]
+"""(forget, retain) or (forget, retain, held_out), a dict with these keys, or the path of a folder."""
 
 NamesLike: TypeAlias = npt.ArrayLike | Mapping[str, npt.ArrayLike | None]
 """One per forget record, or a dict with keys forget, retain, held_out."""
@@ -76,7 +80,7 @@ def gather_evidence(
         >>> gather_evidence((rows[:3], rows[3:])).has_held_out
         False
     """
-    settings = settings or AuditSettings()
+    settings = check_settings(settings)
     models = _split_models(unlearned, oracle, original, settings)
     first = models["unlearned"]
     sizes = {side: len(rows) for side, rows in first.main.items()}
@@ -160,7 +164,7 @@ def are_row_numbers(ids: npt.NDArray[Any]) -> bool:
 
 def _split_models(unlearned: Any, oracle: Any, original: Any, settings: AuditSettings) -> dict[str, _GivenModel]:
     """Models by name (unlearned, original, oracle, oracle 2, ...), checked alone and against each other."""
-    is_list = isinstance(oracle, list) and all(isinstance(one, tuple | str | PathLike) for one in oracle)
+    is_list = isinstance(oracle, list) and all(isinstance(one, tuple | str | PathLike | Mapping) for one in oracle)
     oracles = oracle if is_list else ([] if oracle is None else [oracle])
     given = {"unlearned": unlearned} | ({} if original is None else {"original": original})
     given |= {"oracle" if number == 1 else f"oracle {number}": one for number, one in enumerate(oracles, 1)}
@@ -196,12 +200,17 @@ def _split_model(value: Any, name: str) -> _GivenModel:
         from ruler.embeddings.files import load_model_folder
 
         value = load_model_folder(value)
+    check_no_model(value, name)
+    if isinstance(value, Mapping) and {"forget", "retain"} <= value.keys() <= set(SIDES):
+        value = tuple(value[side] for side in SIDES if value.get(side) is not None)
     if not isinstance(value, tuple | list) or len(value) not in (2, 3) or any(part is None for part in value):
         got = f"{len(value)} parts" if isinstance(value, tuple | list) else type(value).__name__
+        got += f" with keys {', '.join(map(str, value))[:80]}" if isinstance(value, Mapping) else ""
         raise InputError(
             f"{name} must be a tuple (forget, retain) or (forget, retain, held_out) of arrays, or a folder of such "
             f"files; got {got}. Omit held_out if you have none."
         )
+    value = [as_rows(part, f"{name} {side}") for side, part in zip(SIDES, value, strict=False)]
     # one layer, named by whichever side knows it; that sides agree is checked later
     single = next((part.layer for part in value if getattr(part, "layer", None)), "")
     by_layer = [part if isinstance(part, Mapping) else {single: part} for part in value]

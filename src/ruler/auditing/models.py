@@ -15,7 +15,7 @@ from ruler.auditing.evidence import SIDES, Side
 from ruler.auditing.findings import GuardFinding, Report
 from ruler.auditing.gather import NamesLike, gather_evidence
 from ruler.auditing.guards.models import check_retain_accuracy, check_stability
-from ruler.auditing.settings import AuditSettings
+from ruler.auditing.settings import AuditSettings, check_settings
 from ruler.auditing.verdict import count_flagged, decide
 from ruler.core.errors import InputError, RulerError
 from ruler.core.optional import load_optional
@@ -134,6 +134,7 @@ def examine_models(
 ) -> Report:
     """`audit_models` with neighbours searched by ``search``; ``given`` are its other arguments by name."""
     load_optional("torch", "auditing a model")
+    settings = check_settings(settings)
     named = _name_models(given["unlearned"], given.get("oracle"), given.get("original"))
     records: Records = {side: given[side] for side in SIDES if given.get(side) is not None}
     attacks = choose_attacks(attack)

@@ -1,7 +1,7 @@
 """What a person may decide about an audit, with defaults that docs/statistics.md argues for."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from ruler.core.checks import check_number
 from ruler.core.errors import InputError
@@ -69,3 +69,18 @@ class AuditSettings:
             check_number(self.n_reference, "n_reference", minimum=100, is_whole=True)
         if self.align not in ("auto", "never", "always"):
             raise InputError(f"align must be one of auto, never, always; got {self.align!r}.")
+
+
+def check_settings(settings: Any) -> AuditSettings:
+    """The settings, or the defaults.
+
+    Raises:
+        InputError: Anything else, such as a dict.
+    """
+    if settings is None or isinstance(settings, AuditSettings):
+        return settings or AuditSettings()
+    example = ", ".join(f"{name}={value!r}" for name, value in settings.items()) if isinstance(settings, dict) else ""
+    raise InputError(
+        f"settings must be AuditSettings; got {type(settings).__name__}. "
+        f"Write settings=ruler.AuditSettings({example or 'alpha=0.01'})."
+    )

@@ -29,7 +29,9 @@ def as_matrix(value: Any, name: str) -> npt.NDArray[Any]:
     """
     array = _as_array(value, name)
     if array.dtype.kind not in "fiub":
-        raise InputError(f"{name} must hold real numbers; got dtype {array.dtype}. Convert it to float first.")
+        is_nested = array.dtype.kind == "O" and array.size and np.ndim(array.flat[0]) > 0
+        advice = "Stack its vectors: np.stack(list(column))" if is_nested else "Convert it to float first"
+        raise InputError(f"{name} must hold real numbers; got dtype {array.dtype}. {advice}.")
     if array.ndim != 2:
         raise InputError(
             f"{name} must be 2-D, one row per record; got {array.ndim}-D, shape {array.shape}. "

@@ -1,5 +1,6 @@
 """Forward passes that leave the model as it was, and the vectors that are read on the way."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, get_args
@@ -9,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from ruler.core.errors import InputError, LayerNotFoundError, UnstableModelError
+from ruler.core.errors import InputError, LayerNotFoundError, UnstableModelError, shorten
 from ruler.embeddings import heads
 from ruler.embeddings.batches import Batch
 from ruler.embeddings.heads import ReadPoint, find_blocks, find_head_input, find_layer, main_tensor
@@ -17,6 +18,7 @@ from ruler.embeddings.inputs import IGNORED_TOKEN, ForwardSignature, read_signat
 from ruler.embeddings.pooling import WORDS, Pooling, average_places, pool_tokens
 
 _TOLERATED_EPS = 16  # sums on an accelerator may change their order from run to run
+_WRONG_SHAPE = re.compile(r"shapes cannot be multiplied|size of tensor a|expected input|size mismatch|Expected \dD")
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,7 +168,16 @@ class LayerReader:
         """The module's answer to a batch."""
         frugal = {"use_cache": False} if "use_cache" in self.signature.optional else {}
         if not self.is_apart:
-            return self.module(*batch.positional, **batch.named, **frugal)
+            try:
+                return self.module(*batch.positional, **batch.named, **frugal)
+            except RuntimeError as error:
+                if not _WRONG_SHAPE.search(str(error)):
+                    raise
+                shapes = ", ".join(str(tuple(part.shape)) for part in batch.columns.values())
+                raise InputError(
+                    f"data must have the shape that the model takes; got a batch of {shapes}: {shorten(error)} "
+                    "Give records as they were given in training."
+                ) from error
         inputs = {**self.complete(batch), **frugal}
         head = heads.find_vocabulary_head(self.model)
         if head is None or any(point.module is head for point in self.points):

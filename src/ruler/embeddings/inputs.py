@@ -190,6 +190,9 @@ def to_tensor(value: Any) -> Tensor:
         return torch.as_tensor(np.array(value)) if hasattr(value, "__array__") else torch.as_tensor(value)
     except (TypeError, ValueError, RuntimeError) as error:
         hint = " Tokenise texts first." if isinstance(value, str) else ""
+        if isinstance(value, Mapping):
+            keys = ", ".join(map(str, value))[:80]
+            hint = f" Records must be flat: give its parts ({keys}) as keys of the record itself."
         raise InputError(
             f"data must be made of numbers; got {type(value).__name__} that torch cannot take.{hint}"
         ) from error

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from tests.auditing.report.factory import VERDICTS, make_report, say
 
+from ruler.auditing import audit
 from ruler.auditing.report.wording import choose_headline, find_strongest
 from ruler.auditing.settings import AuditSettings
 
@@ -85,3 +86,11 @@ def test_right_guesses_read_both_directions():
     assert find_strongest(make_report("displaced")).n_right == 78
     assert find_strongest(make_report("invalid")) is None
     assert find_strongest(make_report("damaged")) is None
+
+
+def test_few_records_promise_no_share_of_right_guesses(random):
+    report = audit(tuple(random.normal(size=(n, 4)) for n in (1, 60, 40)))
+    assert report.verdict == "inconclusive"
+    text = " ".join(str(report).split())
+    assert "neither that the 1 forget record is remembered nor that it was erased" in text
+    assert "any difference but a complete one may have been missed" in text

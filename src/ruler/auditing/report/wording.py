@@ -236,11 +236,14 @@ def explain_meaning(report: Report) -> str:
     names = join_names([name_contrast(metric.name) for metric in deciding])
     scope = f"Judged by {names} at {describe_layers(report)}"
     if report.verdict == "inconclusive":
-        unsettled = f"{scope}, the audit could show neither that {who} are remembered nor that they were erased."
+        states = "is remembered nor that it was" if len(report.records) == 1 else "are remembered nor that they were"
+        unsettled = f"{scope}, the audit could show neither that {who} {states} erased."
         powers = [m.minimum_detectable_effect for m in deciding if math.isfinite(m.minimum_detectable_effect)]
         if not powers:
             return unsettled
         least = round(100 * (0.5 + min(max(powers), 0.5)))
+        if least == 100:
+            return f"{unsettled} With so few records, any difference but a complete one may have been missed."
         return f"{unsettled} A difference that gives fewer than {least} right guesses in 100 may have been missed."
     if report.verdict == "erased":
         return (

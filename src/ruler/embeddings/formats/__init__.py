@@ -59,7 +59,7 @@ class Format:
     open_rows: Callable[[Path, str | None], Opened] | None = None
 
 
-def find_named(names: Iterable[str], path: Path) -> str | None:
+def find_named(names: Iterable[str], path: Path | str) -> str | None:
     """The entry whose name says that it holds the embeddings, if there is one.
 
     Example:
@@ -74,7 +74,7 @@ def find_named(names: Iterable[str], path: Path) -> str | None:
     return known[0] if known else None
 
 
-def find_beside(names: Collection[str], path: Path, strata: str | None = None) -> dict[str, str]:
+def find_beside(names: Collection[str], path: Path | str, strata: str | None = None) -> dict[str, str]:
     """The entries that stand beside the rows, by field of `Embeddings`; ``strata`` may have a name of its own.
 
     Example:

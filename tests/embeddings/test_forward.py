@@ -59,7 +59,7 @@ def test_modes_and_hooks_are_restored_after_an_error(model, rows):
     model.train()
     model.net[2].eval()
     modes = [module.training for module in model.modules()]
-    with pytest.raises(RuntimeError, match="mat1 and mat2"):
+    with pytest.raises(InputError, match="mat1 and mat2"):
         embed(model, rows[:, :3])
     assert [module.training for module in model.modules()] == modes
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())

@@ -22,7 +22,7 @@ from ruler.core.checks import (
     measure_norms,
 )
 from ruler.core.errors import InputError
-from ruler.core.types import Embeddings, RowsLike
+from ruler.core.types import Embeddings, IndexArray, RowsLike
 from ruler.embeddings.tables import as_rows, check_no_model
 from ruler.neighbors import Searcher, find_neighbors
 
@@ -93,14 +93,7 @@ def gather_evidence(
             "match_labels must come with labels of forget and held-out records; got none. Give Embeddings with labels."
         )
     keys = {side: _hash_side(models, side) for side in sizes}
-    parts = [
-        (side, rows) for model in models.values() for layer in model.layers.values() for side, rows in layer.items()
-    ]
-    too_large = {side for side, rows in parts if rows.nbytes > _LARGEST_COPY}
-    order = {
-        side: np.arange(n) if side in too_large else order_rows(keys[side], known_ids[side], known_groups.get(side))
-        for side, n in sizes.items()
-    }
+    order = _order_sides(models, keys, known_ids, known_groups)
     if is_matched:
         order["held_out"] = match_strata(strata, known_groups, order["held_out"])
 
@@ -291,3 +284,15 @@ def _hash_side(models: Mapping[str, _GivenModel], side: Side) -> Keys:
     ]
     total: Keys = np.sum(keys, axis=0, dtype=np.uint64)
     return total
+
+
+def _order_sides(
+    models: Mapping[str, _GivenModel], keys: Mapping[Side, Keys], ids: Mapping[Side, Any], groups: Mapping[Side, Any]
+) -> dict[Side, IndexArray]:
+    """The order of every side's rows; a side that is too large for a copy keeps its own."""
+    parts = [part for model in models.values() for layer in model.layers.values() for part in layer.items()]
+    too_large = {side for side, rows in parts if rows.nbytes > _LARGEST_COPY}
+    return {
+        side: np.arange(len(own)) if side in too_large else order_rows(own, ids[side], groups.get(side))
+        for side, own in keys.items()
+    }

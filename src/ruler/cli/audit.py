@@ -143,10 +143,7 @@ def audit(
     from ruler.auditing.report.files import check_extras
 
     extras = check_extras(also or (), "--also")
-    if sign is not None:  # better to know before a long audit than after that the key cannot sign
-        from ruler.auditing.seal.signature import load_private_key
-
-        load_private_key(sign)
+    _check_key(sign)
     if config is not None and (unlearned or oracle or original or groups):
         raise InputError(f"files must be named either in {config} or by options; got both. Leave one of them out.")
     if config is None and unlearned is None:
@@ -203,6 +200,14 @@ def _choose_searcher(cluster: "ClusterSettings | None", job_device: str, device:
     needs = list_needs(cluster, job_device)
     with connect(max(os.cpu_count() or 1, cluster.job_cpus)) as ray:
         yield partial(find_neighbors_by_blocks, run=run_on_ray(ray, needs), workers=find_workers(ray, needs))
+
+
+def _check_key(path: Path | None) -> None:
+    """Refuse a key that cannot sign: better to know before a long audit than after."""
+    if path is not None:
+        from ruler.auditing.seal.signature import load_private_key
+
+        load_private_key(path)
 
 
 def _tell(

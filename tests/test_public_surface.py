@@ -8,6 +8,7 @@ import ruler
 def test_public_names_are_pinned():
     assert ruler.__all__ == [
         "AuditSettings",
+        "Comparison",
         "Embeddings",
         "Neighbors",
         "Report",
@@ -15,6 +16,7 @@ def test_public_names_are_pinned():
         "all_metrics",
         "audit",
         "audit_models",
+        "compare",
         "cosine_similarity",
         "embed",
         "find_neighbors",

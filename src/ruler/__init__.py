@@ -21,10 +21,13 @@ if TYPE_CHECKING:
     from ruler.metrics import m3 as m3
     from ruler.metrics import m4 as m4
     from ruler.neighbors import find_neighbors as find_neighbors
+    from ruler.paper.compare import Comparison as Comparison
+    from ruler.paper.compare import compare as compare
     from ruler.unlearning import unlearn as unlearn
 
 _HOME_OF = {
     "AuditSettings": "ruler.auditing.settings",
+    "Comparison": "ruler.paper.compare",
     "Embeddings": "ruler.core.types",
     "Neighbors": "ruler.core.types",
     "Report": "ruler.auditing.findings",
@@ -32,6 +35,7 @@ _HOME_OF = {
     "all_metrics": "ruler.metrics",
     "audit": "ruler.auditing.audit",
     "audit_models": "ruler.auditing.models",
+    "compare": "ruler.paper.compare",
     "cosine_similarity": "ruler.metrics",
     "embed": "ruler.embeddings",
     "find_neighbors": "ruler.neighbors",

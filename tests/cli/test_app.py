@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 import ruler
 from ruler.cli.app import make_app
 
-VERBS = ("demo", "audit", "verify", "keygen", "reproduce", "data list", "data fetch", "data check")
+VERBS = ("demo", "audit", "verify", "keygen", "compare", "reproduce", "data list", "data fetch", "data check")
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ VERBS = {
     "audit": "Has a model forgotten? Compare its forget records with held-out ones, an oracle and the original.",
     "verify": "Is this report what the audit wrote, signed by whom it should be, and does its verdict follow?",
     "keygen": "Make a pair of Ed25519 keys: the private one signs reports, the public one checks them.",
+    "compare": "Compare unlearning methods on one dataset: verdicts, what is left and kept, cost, and peers' metrics.",
     "reproduce": "Run a study of the paper and set its tables and figures beside the published numbers.",
     "data": "Where data is, and whether it is the right data.",
 }

@@ -33,12 +33,14 @@ class Workplace:
         checkpoints: Folder of published checkpoints, for imported models.
         device: ``cpu`` or ``cuda``; the engine protocol runs on a CPU alone.
         language_model: Folder of the pretrained model for texts and prompts; None looks for one.
+        table: File of the user's own that a comparison reads.
     """
 
     models: Path | None = None
     checkpoints: Path | None = None
     device: str = "cpu"
     language_model: str | None = None
+    table: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -141,6 +143,10 @@ def _make_engine(job: Job, workplace: Workplace) -> Engine:
         from ruler.experiment.diagnostic.engine import DiagnosticEngine
 
         return DiagnosticEngine(job, workplace)
+    if job.cells[0].engine == "compare":
+        from ruler.experiment.compare.engine import CompareEngine
+
+        return CompareEngine(job, workplace)
     from ruler.experiment.tabular.engines import EnsembleEngine, ProtocolEngine
 
     return (EnsembleEngine if job.cells[0].engine == "ensemble" else ProtocolEngine)(job, workplace)

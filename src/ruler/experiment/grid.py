@@ -11,10 +11,10 @@ from ruler.data import DATASETS
 from ruler.experiment.settings import StudySettings
 from ruler.unlearning import METHODS
 
-CELL_VERSIONS = {"protocol": 1, "ensemble": 1, "diagnostic": 4}
+CELL_VERSIONS = {"protocol": 1, "ensemble": 1, "diagnostic": 4, "compare": 1}
 """By engine, raised with every change that can move a number in its rows; part of each cell's key."""
 
-_LATER_FIELDS = ("architecture", "forget_choice", "precision", "size")
+_LATER_FIELDS = ("architecture", "forget_choice", "precision", "size", "recipe", "options")
 """Absent from the key at their defaults, so that rows from before these fields existed stay finished."""
 
 _TRAINING_EPOCHS, _UNLEARNING_EPOCHS = 50, 10
@@ -47,6 +47,8 @@ class Cell:
         forget_choice: How whole groups were chosen to be forgotten.
         precision: Of diagnostic training; None elsewhere.
         size: ``smoke`` for a run on few records.
+        recipe: Of the engine compare: data, forget set, seeds, training and metrics of its comparison, as JSON.
+        options: Of the engine compare: the method's settings beyond its defaults, as JSON.
 
     Example:
         >>> cell = Cell("primary", "adult", "scrub", 0.05, 0, 5e-4)
@@ -70,6 +72,8 @@ class Cell:
     forget_choice: str = "random"
     precision: str | None = None
     size: str = "full"
+    recipe: str = ""
+    options: str = ""
 
     @property
     def version(self) -> int:
@@ -120,6 +124,8 @@ class Job:
     @cached_property
     def cost(self) -> float:
         """Expected work in row passes; only its order and proportion count."""
+        if self.cells[0].engine == "compare":  # of one dataset, which may be a file of the user's own
+            return float(len(self.cells))
         trained = {(c.seed, c.forget_seed, c.forget_fraction) for c in self.cells}
         trained |= {(c.other_seed, c.forget_seed, c.forget_fraction) for c in self.cells if c.other_seed is not None}
         originals = {c.seed for c in self.cells if c.method != "oracle"}

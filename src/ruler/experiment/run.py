@@ -38,6 +38,7 @@ class RunSettings:
         models: Folder of trained models; None takes the cache.
         checkpoints: Folder of published checkpoints, for studies of imported models.
         language_model: Folder or hub name of the pretrained model for texts and prompts; None looks for one.
+        table: File of the user's own that a comparison reads.
     """
 
     out: Path
@@ -46,6 +47,7 @@ class RunSettings:
     models: Path | None = None
     checkpoints: Path | None = None
     language_model: str | None = None
+    table: Path | None = None
 
     def __post_init__(self) -> None:
         DEVICES[self.device]
@@ -55,7 +57,7 @@ class RunSettings:
     @property
     def workplace(self) -> Workplace:
         """What workers need to know of these settings."""
-        return Workplace(self.models, self.checkpoints, self.device, self.language_model)
+        return Workplace(self.models, self.checkpoints, self.device, self.language_model, self.table)
 
 
 @dataclass(frozen=True)
@@ -114,22 +116,44 @@ def run_studies(
         FileFormatError: A folder that is not that of a masked language model, or a results file that is broken.
         WriteError: The disk is full or read-only, or another run is using the folder; finished cells have their rows.
     """
-    started_s = time.monotonic()
     cells = tuple(cell for study in studies for cell in list_cells(study))
     if settings.language_model is not None and not any(DATASETS[cell.dataset].kind in _RESOLVERS for cell in cells):
         raise InputError(
             "language_model must be omitted for studies without texts; got one. Only clinical and tofu read it."
         )
-    with _holding(settings.out), ResultStore(settings.out / RESULTS_FILE) as store:
-        store.check_variant(cells)
-        pending = subtract(cells, store.list_finished())
+
+    def prepare(store: ResultStore, pending: Sequence[Cell]) -> None:
         asked = pending if settings.language_model is None else cells
         for kind in sorted(_RESOLVERS.keys() & {DATASETS[cell.dataset].kind for cell in asked}):
             of_kind = sorted({cell.dataset for cell in asked if DATASETS[cell.dataset].kind == kind})
             store.check_language_model(_resolve_model(kind, settings.language_model).description, of_kind)
-        jobs = group_jobs(pending)
-        gather_inputs({job.cells[0].dataset for job in jobs}, settings.language_model)
+        gather_inputs({cell.dataset for cell in pending}, settings.language_model)
         add_studies(studies, settings.out / STUDY_FILE)
+
+    return run_cells(cells, settings, prepare=prepare, on_progress=on_progress)
+
+
+def run_cells(
+    cells: Sequence[Cell],
+    settings: RunSettings,
+    *,
+    prepare: Callable[[ResultStore, Sequence[Cell]], None] = lambda store, pending: None,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+) -> Summary:
+    """Measure those of the cells that have no row yet; see `run_studies`.
+
+    Args:
+        cells: What to run.
+        settings: Where and how.
+        prepare: Called with the store and the cells to do before the first of them: fetches what they read.
+        on_progress: Called at most once per second, and at the end.
+    """
+    started_s = time.monotonic()
+    with _holding(settings.out), ResultStore(settings.out / RESULTS_FILE) as store:
+        store.check_variant(cells)
+        pending = subtract(cells, store.list_finished())
+        jobs = group_jobs(pending)
+        prepare(store, pending)
         watch = _Watch(store, jobs, n_before=len(cells) - len(pending), on_progress=on_progress)
         if jobs:
             settings.executor.run(jobs, settings.workplace, store, on_tick=watch.look)

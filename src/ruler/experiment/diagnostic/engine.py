@@ -23,7 +23,7 @@ from ruler.experiment.cell import (
     Workplace,
     divide_by_norms,
 )
-from ruler.experiment.diagnostic.data import Completing, load_data
+from ruler.experiment.diagnostic.data import Completing, DiagnosticData, load_data
 from ruler.experiment.diagnostic.groups import compare_with_placebos, find_group_neighbors
 from ruler.experiment.diagnostic.trainers import ClassifierTrainer, ModelOutputs, Trainer
 from ruler.experiment.grid import Cell, Job
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 AUDITED_ROWS = 5000
 """Most retain, and most held-out, records without groups that an audit within a study reads: a random draw of them."""
 
-_AUDITED_SEED = 43
+AUDITED_SEED = 43
 _AUDIT_SETTINGS = AuditSettings(n_permutations=999)  # hundreds of audits: enough draws for p below 0.01
 _ACCURACIES = {
     "forget_accuracy": "forget_accuracy",
@@ -81,18 +81,8 @@ class DiagnosticEngine:
     def __init__(self, job: Job, workplace: Workplace) -> None:
         first = job.cells[0]
         self._device = workplace.device
-        self._data = load_data(first.dataset, first.size, workplace.language_model)
-        self._trainer: Trainer
-        if isinstance(self._data.language, Completing):
-            from ruler.experiment.diagnostic.causal import CausalTrainer  # needs transformers
-
-            self._trainer = CausalTrainer(self._data, self._device)
-        elif self._data.language is not None:
-            from ruler.experiment.diagnostic.language import LanguageTrainer  # needs transformers
-
-            self._trainer = LanguageTrainer(self._data, self._device, CheckpointStore(workplace.models))
-        else:
-            self._trainer = ClassifierTrainer(self._data, self._device)
+        self._data = self._load(first, workplace)
+        self._trainer = self._make_trainer(workplace)
         everything = np.arange(self._data.n_train)
         train, read = self._trainer.train, self._trainer.read
         self._cut = cache(self._data.cut)
@@ -107,23 +97,37 @@ class DiagnosticEngine:
             lambda cell, draw: self._measure(cell, train(cell, self._cut(*draw).retain, cell.seed), draw)
         )
 
+    def _load(self, cell: Cell, workplace: Workplace) -> DiagnosticData:
+        return load_data(cell.dataset, cell.size, workplace.language_model)
+
+    def _make_trainer(self, workplace: Workplace) -> Trainer:
+        if isinstance(self._data.language, Completing):
+            from ruler.experiment.diagnostic.causal import CausalTrainer  # needs transformers
+
+            return CausalTrainer(self._data, self._device)
+        if self._data.language is not None:
+            from ruler.experiment.diagnostic.language import LanguageTrainer  # needs transformers
+
+            return LanguageTrainer(self._data, self._device, CheckpointStore(workplace.models))
+        return ClassifierTrainer(self._data, self._device)
+
     def count_forget(self, cell: Cell) -> int:
         """Size of the cell's forget set."""
-        return len(self._cut(*_draw_of(cell)).forget)
+        return len(self._cut(*find_draw(cell)).forget)
 
     def measure_original(self, cell: Cell) -> AuditableModel:
         """Measure the original model of the cell's seed."""
-        return self._measured_original(_shared(cell), _draw_of(cell))
+        return self._measured_original(strip_method(cell), find_draw(cell))
 
     def measure_oracle(self, cell: Cell, seed: int) -> AuditableModel:
         """Measure the oracle of this seed for the cell's forget set."""
-        return self._measured_oracle(replace(_shared(cell), seed=seed), _draw_of(cell))
+        return self._measured_oracle(replace(strip_method(cell), seed=seed), find_draw(cell))
 
     def measure_unlearned(self, cell: Cell) -> AuditableModel:
         """Measure the original after the cell's method."""
-        partition = self._cut(*_draw_of(cell))
-        model = self._trainer.unlearn(cell, self._original(_shared(cell)), partition.forget, partition.retain)
-        return self._measure(_shared(cell), model, _draw_of(cell))
+        partition = self._cut(*find_draw(cell))
+        model = self._trainer.unlearn(cell, self._original(strip_method(cell)), partition.forget, partition.retain)
+        return self._measure(strip_method(cell), model, find_draw(cell))
 
     def audit(self, model: MeasuredModel, *, oracle: MeasuredModel, original: MeasuredModel | None = None) -> Scores:
         """Audit a model with held-out records as its control.
@@ -154,7 +158,10 @@ class DiagnosticEngine:
         found["seen"] = ",".join(name for name, one in deciding.items() if one.sensitivity and one.sensitivity.is_seen)
         if report.damage is not None:
             found |= {"damage_similarity": report.damage.similarity, "damage_skill": report.damage.skill}
-        return found | compare_layers(known["unlearned"], known["oracle"]) | measure_rivals(known)
+        return found | compare_layers(known["unlearned"], known["oracle"]) | self._measure_peers(known)
+
+    def _measure_peers(self, known: Mapping[str, AuditableModel]) -> Scores:
+        return measure_rivals(known)
 
     def _measure(
         self,
@@ -174,10 +181,10 @@ class DiagnosticEngine:
         alone |= self._rank(outputs.rows, partition, held_out, draw, is_trained_on_all=is_trained_on_all)
         if data.language is not None:
             alone["model"] = data.language.description
-        baseline = _draw(partition.retain, BASELINE_ROWS, BASELINE_SEED)
+        baseline = draw_rows(partition.retain, BASELINE_ROWS, BASELINE_SEED)
         audited = [partition.forget, partition.retain, held_out]
         if data.groups is None:  # otherwise all rows, since a sample could drop copies of a record
-            audited[1:] = [_draw(part, AUDITED_ROWS, _AUDITED_SEED) for part in audited[1:]]
+            audited[1:] = [draw_rows(part, AUDITED_ROWS, AUDITED_SEED) for part in audited[1:]]
         return AuditableModel(
             compared=divide_by_norms(outputs.rows[np.append(partition.forget, baseline)].double().cpu().numpy()),
             n_forget=len(partition.forget),
@@ -264,7 +271,7 @@ def measure_rivals(known: Mapping[str, AuditableModel]) -> Scores:
     return {"peers": json.dumps({name: None if math.isnan(value) else value for name, value in values.items()})}
 
 
-def _shared(cell: Cell) -> Cell:
+def strip_method(cell: Cell) -> Cell:
     """Strip a cell of what its original and its oracle do not depend on: equal for all cells that share them."""
     return replace(
         cell,
@@ -275,14 +282,17 @@ def _shared(cell: Cell) -> Cell:
         learning_rate=None,
         teacher_seed=None,
         other_seed=None,
+        options="",
     )
 
 
-def _draw_of(cell: Cell) -> ForgetDraw:
+def find_draw(cell: Cell) -> ForgetDraw:
+    """What the cell's forget set depends on."""
     return cell.forget_fraction, cell.forget_seed, cell.forget_choice
 
 
-def _draw(rows: IndexArray, most: int, seed: int) -> IndexArray:
+def draw_rows(rows: IndexArray, most: int, seed: int) -> IndexArray:
+    """All rows, or as many as allowed at random."""
     if len(rows) <= most:
         return rows
     return rows[np.random.RandomState(seed).choice(len(rows), most, replace=False)]

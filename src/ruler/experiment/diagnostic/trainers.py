@@ -74,9 +74,10 @@ def choose_training(cell: Cell) -> TrainingSettings:
         ('crop', 'bfloat16')
     """
     settings = replace(TRAINING[cell.architecture], batch_size=cell.batch_size, precision=cell.precision or "float32")
-    dataset = DATASETS[cell.dataset]
-    if settings.augment == "flip_crop" and isinstance(dataset, ImageSet) and not dataset.is_mirrored_alike:
-        settings = replace(settings, augment="crop")
+    if settings.augment == "flip_crop":
+        dataset = DATASETS[cell.dataset]
+        if isinstance(dataset, ImageSet) and not dataset.is_mirrored_alike:
+            settings = replace(settings, augment="crop")
     return shorten(settings, cell)
 
 
@@ -120,12 +121,14 @@ class ModelOutputs:
         losses: (n,) of each record.
         hits: (n,) share of right answers of each record, 0 or 1 for a classifier.
         layers: Representations (n, p) by layer, where all were read.
+        logits: (n, n_classes) of a classifier.
     """
 
     rows: torch.Tensor
     losses: npt.NDArray[np.float64]
     hits: npt.NDArray[np.float64]
     layers: Mapping[str, npt.NDArray[np.float32]] = field(default_factory=dict)
+    logits: npt.NDArray[np.float64] | None = None
 
 
 class Trainer(Protocol):
@@ -187,7 +190,8 @@ class ClassifierTrainer(WithoutPeers):
         self._place = torch.from_numpy(place).to(device)
         self._labels = torch.from_numpy(np.asarray(data.labels)).to(device)
 
-    def _pair(self, rows: IndexArray) -> tuple[torch.Tensor, torch.Tensor]:
+    def pair(self, rows: IndexArray) -> tuple[torch.Tensor, torch.Tensor]:
+        """Records and their labels, on the device."""
         index = torch.from_numpy(rows).to(self._device)
         return self._distinct[self._place[index]], self._labels[index]
 
@@ -199,13 +203,13 @@ class ClassifierTrainer(WithoutPeers):
             return model.to(self._device, **self._layout)
 
         with repeat_exactly(self._device, has_pooling=self._is_of_images):
-            return train_classifier(build, self._pair(rows), seed=seed, settings=choose_training(cell))
+            return train_classifier(build, self.pair(rows), seed=seed, settings=choose_training(cell))
 
     def unlearn(self, cell: Cell, model: nn.Module, forget: IndexArray, retain: IndexArray) -> nn.Module:
         """Apply the cell's method to the classifier."""
         settings = choose_unlearning(cell)
         with repeat_exactly(self._device, has_pooling=self._is_of_images):
-            return unlearn(cell.method, model, forget=self._pair(forget), retain=self._pair(retain), settings=settings)
+            return unlearn(cell.method, model, forget=self.pair(forget), retain=self.pair(retain), settings=settings)
 
     @torch.inference_mode()
     @full_precision(torch)
@@ -226,4 +230,6 @@ class ClassifierTrainer(WithoutPeers):
         answers = logits[self._place].double()
         losses = nn.functional.cross_entropy(answers, self._labels, reduction="none")
         hits = (answers.argmax(1) == self._labels).double()
-        return ModelOutputs(torch.cat(caught)[self._place], losses.cpu().numpy(), hits.cpu().numpy())
+        return ModelOutputs(
+            torch.cat(caught)[self._place], losses.cpu().numpy(), hits.cpu().numpy(), logits=answers.cpu().numpy()
+        )

@@ -5,12 +5,12 @@ from typing import Protocol
 
 from ruler.core.registry import Registry
 from ruler.experiment.cell import Workplace
-from ruler.experiment.executors.local import LocalExecutor
+from ruler.experiment.executors.local import InlineExecutor, LocalExecutor
 from ruler.experiment.executors.ray import RayExecutor
 from ruler.experiment.grid import Job
 from ruler.experiment.store import ResultStore
 
-__all__ = ["EXECUTORS", "Executor", "LocalExecutor", "RayExecutor"]
+__all__ = ["EXECUTORS", "Executor", "InlineExecutor", "LocalExecutor", "RayExecutor"]
 
 
 class Executor(Protocol):

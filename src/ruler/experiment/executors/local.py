@@ -123,6 +123,26 @@ class LocalExecutor:
             _stop(workers)
 
 
+@dataclass(frozen=True)
+class InlineExecutor:
+    """Runs jobs one after the other in this process, which knows what a session has registered."""
+
+    def run(
+        self,
+        jobs: Sequence[Job],
+        workplace: Workplace,
+        store: ResultStore,
+        *,
+        on_tick: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Do all jobs, in their order; see `Executor`."""
+        for job in jobs:
+            made_by = describe_process(job.device_for(workplace.device))
+            for outcome in run_job(job, workplace):
+                store.add(outcome, made_by)
+                on_tick()
+
+
 def count_cores() -> int:
     """Cores that this process may use, which a container or a scheduler may have cut."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -152,7 +172,7 @@ def choose_workers(jobs: Sequence[Job], n_cores: int, gpu_bytes: int | None) -> 
     if gpu_bytes is None:
         return n_cores
     engines = {job.cells[0].engine for job in jobs}
-    if "diagnostic" in engines:
+    if engines & {"diagnostic", "compare"}:
         most = _MOST_DIAGNOSTIC_WORKERS
     else:
         most = n_cores if "protocol" in engines else _MOST_GPU_WORKERS

@@ -1,0 +1,65 @@
+"""`ruler compare`: every method and metric on one dataset, as a page, a table and numbers."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ruler.cli import INTERRUPTED, TERMINATED, Terminated
+from ruler.core.errors import InputError
+from ruler.core.terminal import show_text
+
+EXAMPLE = "Example: ruler compare breast_cancer --seeds 3 --out compared"
+_MISUSE = 2
+
+
+def compare(
+    source: Annotated[str, typer.Argument(help="A TOML file, a dataset (see `ruler data list`), or a CSV or parquet.")],
+    target: Annotated[str | None, typer.Option(help="Column with the classes, of a file of your own.")] = None,
+    forget: Annotated[
+        str | None, typer.Option(help="Share to forget, such as 0.1; 'class == LABEL' or 'COLUMN == VALUE'.")
+    ] = None,
+    methods: Annotated[str | None, typer.Option(help="Only these methods, separated by commas.")] = None,
+    metrics: Annotated[str | None, typer.Option(help="Only these peers' metrics, separated by commas.")] = None,
+    seeds: Annotated[int | None, typer.Option(help="Training seeds; 3 by default.")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Worker processes; by default one per core.")] = None,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("ruler-compare"),
+) -> None:
+    """Compare unlearning methods on one dataset: verdicts, what is left and kept, cost, and peers' metrics.
+
+    The same command again resumes: what is finished is never run twice.
+    """
+    from ruler.experiment.compare.settings import CompareSettings  # takes a second to load
+    from ruler.paper.compare import run_comparison
+
+    given = {
+        "target": target,
+        "forget": None if forget is None else _read_forget(forget),
+        "methods": None if methods is None else methods.split(","),
+        "metrics": None if metrics is None else metrics.split(","),
+        "seeds": seeds,
+    }
+    given = {name: value for name, value in given.items() if value is not None}
+    is_file = source.endswith(".toml")
+    if is_file and given:
+        raise InputError(f"{', '.join(f'--{name}' for name in given)} must be set in {source}; got it as an option.")
+    settings = Path(source) if is_file else CompareSettings(source, **given)  # type: ignore[arg-type]
+    try:
+        found = run_comparison(settings, out, jobs=jobs, device=device, progress=True)
+    except (KeyboardInterrupt, Terminated) as error:
+        typer.echo(f"Stopped. What is finished is kept in {out}: run the same command again to resume.", err=True)
+        raise typer.Exit(TERMINATED if isinstance(error, Terminated) else INTERRUPTED) from error
+    typer.echo(str(found))
+    typer.echo(f"{found.summary.n_done} of {found.summary.n_cells} runs: {out / 'compare.html'}")
+    for cell, reason in found.summary.failures.items():
+        typer.echo(f"  {cell.method} seed {cell.seed}: {show_text(reason)}", err=True)
+    if found.summary.failures:
+        raise typer.Exit(_MISUSE)
+
+
+def _read_forget(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text

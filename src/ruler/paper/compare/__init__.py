@@ -1,0 +1,159 @@
+"""Every method, every metric, one table: `ruler.compare`, and what it leaves on disk."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ruler.core.files import write_atomically, writing_atomically
+from ruler.core.progress import show_progress
+from ruler.experiment.compare.settings import CompareSettings, read_settings
+from ruler.experiment.executors import InlineExecutor, LocalExecutor
+from ruler.experiment.run import RESULTS_FILE, Progress, RunSettings, Summary, gather_inputs, run_cells
+from ruler.experiment.store import load_results
+from ruler.paper.compare.page import render_page
+from ruler.paper.compare.table import gather_runs, list_missing, summarise, to_csv, to_latex
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Comparison", "compare", "run_comparison"]
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """What a comparison found.
+
+    Args:
+        runs: One row per method, its settings, seed and draw of a forget set: verdict, audit, accuracies, cost beside
+            retraining, peers' metrics.
+        table: One row per method and its settings: means over runs, with 95% intervals (``_low``, ``_high``).
+        missing: One row per number that has no value: method, metric, reason, and in how many runs.
+        settings: What was compared.
+        summary: How many cells were run, and which failed.
+        out: Folder that holds the results, ``compare.html``, ``compare.csv``, ``compare.tex`` and ``compare.parquet``.
+    """
+
+    runs: "pd.DataFrame"
+    table: "pd.DataFrame"
+    missing: "pd.DataFrame"
+    settings: CompareSettings
+    summary: Summary
+    out: Path
+
+    def __str__(self) -> str:
+        rows = self.table[["title", "verdicts", "left", "held_out_accuracy", "cost"]]
+        return str(rows.to_string(index=False, float_format=lambda value: f"{value:.3f}", na_rep="n/a"))
+
+
+def compare(
+    dataset: str | os.PathLike[str],
+    *,
+    target: str | None = None,
+    ids: str | None = None,
+    groups: str | None = None,
+    forget: float | str = 0.1,
+    draws: int = 1,
+    methods: Sequence[str] | Mapping[str, Mapping[str, Any]] | None = None,
+    metrics: Sequence[str] | None = None,
+    seeds: int = 3,
+    architecture: str | None = None,
+    training: Mapping[str, Any] | None = None,
+    out: str | os.PathLike[str] = "ruler-compare",
+    jobs: int | None = None,
+    device: str = "cpu",
+    progress: bool = False,
+) -> Comparison:
+    """Which method makes this data forgotten, at what price, and what do all metrics say of it?
+
+    For each seed an original is trained on all training records, an oracle on the retain records alone, and every
+    method is applied to the original. Each model is audited with held-out records as the control, and measured by
+    peers' metrics. Retraining from another seed is among the methods: the reference at cost 1. Running it again
+    resumes: what is in ``out`` is not run twice.
+
+    Args:
+        dataset: Key of a table (``"adult"``), or a path to a .csv, .csv.gz or .parquet file of your own.
+        target: Column with the classes; for a file.
+        ids: Column with the records' names, kept out of the features; for a file.
+        groups: Column that says whose record it is, kept out of the features; for a file. Whole groups are forgotten.
+        forget: Share of the training records drawn at random; ``"class == LABEL"``; or ``"COLUMN == VALUE"``.
+        draws: How many forget sets are drawn.
+        methods: Names, or names with settings; a list as a setting tries each value. None takes all for classifiers.
+        metrics: Peers' metrics by name; None takes all that classifiers give what they need.
+        seeds: Number of originals.
+        architecture: ``tabular_mlp`` by default, ``residual_mlp`` or ``ft_transformer``.
+        training: Fields of `TrainingSettings` that differ from the architecture's own.
+        out: Folder for the results.
+        jobs: Worker processes; None takes one per core. 1 stays in this process, which knows methods and metrics that
+            this session has registered.
+        device: ``cpu`` or ``cuda``.
+        progress: Show on stderr how far it is.
+
+    Raises:
+        UnknownNameError: No such dataset, column, class, method, metric or setting.
+        InputError: A value that breaks a rule.
+        WriteError: The folder cannot be written, or another run is using it.
+
+    Example:
+        >>> import tempfile
+        >>> found = compare(
+        ...     "breast_cancer", methods=["ssd"], metrics=["cka"], seeds=1, jobs=1, out=tempfile.mkdtemp()
+        ... )
+        >>> found.table["method"].tolist(), found.table["cka"].between(0, 1).all().item()
+        (['original', 'ssd'], True)
+    """
+    settings = CompareSettings(
+        os.fspath(dataset),
+        target=target,
+        ids=ids,
+        groups=groups,
+        forget=forget,
+        draws=draws,
+        methods={name: dict(one) for name, one in methods.items()}
+        if isinstance(methods, Mapping)
+        else None
+        if methods is None
+        else list(methods),
+        metrics=None if metrics is None else list(metrics),
+        seeds=seeds,
+        training=dict(training or {}),
+        **({} if architecture is None else {"architecture": architecture}),
+    )
+    return run_comparison(settings, Path(out), jobs=jobs, device=device, progress=progress)
+
+
+def run_comparison(
+    settings: CompareSettings | Path,
+    out: Path,
+    *,
+    jobs: int | None = None,
+    device: str = "cpu",
+    progress: bool = False,
+) -> Comparison:
+    """Run what the settings, or a TOML file with them, ask for; see `compare`."""
+    wanted = read_settings(settings) if isinstance(settings, Path) else settings
+    if wanted.path is None:
+        gather_inputs([wanted.dataset])
+    cells = wanted.list_cells(wanted.load().n_train)
+    executor = InlineExecutor() if jobs == 1 else LocalExecutor(n_jobs=jobs)
+    run = RunSettings(out=out, executor=executor, device=device, table=wanted.path and wanted.path.resolve())
+    with show_progress("comparing", total=1.0) as advance:
+        done = 0.0
+
+        def show(now: Progress) -> None:
+            nonlocal done
+            if progress:
+                advance(now.share - done)
+                done = now.share
+
+        summary = run_cells(cells, run, on_progress=show)
+    runs = gather_runs(load_results(out / RESULTS_FILE), cells, summary.failures)
+    metrics = wanted.list_metrics()
+    found = Comparison(runs, summarise(runs, metrics), list_missing(runs), wanted, summary, out)
+    write_atomically(out / "compare.csv", to_csv(found.table, found.missing))
+    write_atomically(out / "compare.tex", to_latex(found.table, wanted))
+    write_atomically(out / "compare.html", render_page(found.runs, found.table, found.missing, wanted))
+    with writing_atomically(out / "compare.parquet") as stream:
+        runs.to_parquet(stream, index=False)
+    return found

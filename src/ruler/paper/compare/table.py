@@ -1,0 +1,175 @@
+"""Rows of a comparison -> one table of runs, one of methods with intervals, and why numbers are missing."""
+
+import csv
+import io
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ruler.core.optional import load_optional
+from ruler.experiment.compare.settings import CompareSettings
+from ruler.experiment.grid import Cell
+from ruler.metrics.peers import PEERS
+from ruler.paper.results import title_of
+from ruler.paper.typeset import escape_latex
+from ruler.stats.intervals import crossed_interval
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FAILED = "failed"
+DECIDING = ("m2", "m4", "norm", "loss")
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A column of numbers: its title and what it answers."""
+
+    title: str
+    meaning: str
+
+
+OWN: dict[str, Measure] = {
+    "left": Measure("Left", "Largest distance from 0.5 among the effects that decide the verdict, in [0, 0.5]."),
+    "held_out_accuracy": Measure("Held-out accuracy", "Share of held-out records that are classified rightly."),
+    "retain_accuracy": Measure("Retain accuracy", "Share of retain records that are classified rightly."),
+    "forget_accuracy": Measure("Forget accuracy", "Share of forget records that are classified rightly."),
+    "cost": Measure("Cost", "Time that the method takes, as a multiple of retraining's in the same run."),
+    "m2_effect": Measure("M2 effect", "Chance that a forget record is nearer to the oracle's than a held-out one is."),
+    "m4_effect": Measure("M4 effect", "Chance that a forget record is nearer to retain records than a held-out one."),
+    "norm_effect": Measure("Norm effect", "Chance that a forget record's norm grew more, beside the oracle's."),
+    "loss_effect": Measure("Loss effect", "Chance that a forget record's loss is lower than a held-out one's."),
+    "m1": Measure("M1", "Mean cosine similarity of forget records to the oracle's."),
+    "m2": Measure("M2", "M1 less that of retain records."),
+    "m3": Measure("M3", "How far unlearning moved forget records towards the oracle."),
+    "m4": Measure("M4", "Mean percentile rank of forget records among retain records."),
+    "mia": Measure("MIA", "Balanced accuracy of telling forget from held-out records by a threshold on the loss."),
+    "damage_similarity": Measure("Kept similarity", "Similarity of retain records to the oracle's, as a damage check."),
+    "damage_skill": Measure("Kept skill", "Skill on held-out records as a share of the oracle's."),
+}
+"""What is measured of every model besides peers' metrics."""
+
+_SHORT = ("left", "held_out_accuracy", "retain_accuracy", "forget_accuracy", "cost")
+_KEYS = ("method", "options", "seed", "forget_seed")
+_UNMEASURED = "The audit could not measure it."
+_ONE_RUN = "An interval needs at least two runs."
+
+
+def describe(name: str) -> Measure:
+    """Title and meaning of a column of numbers."""
+    return OWN[name] if name in OWN else Measure(PEERS[name].title, PEERS[name].question)
+
+
+def gather_runs(results: "pd.DataFrame", cells: Sequence[Cell], failures: Mapping[Cell, str]) -> "pd.DataFrame":
+    """One row per cell of a comparison, failed ones among them, in the order of the cells."""
+    recipe = cells[0].recipe
+    own = results[(results["engine"] == "compare") & (results["recipe"] == recipe)]
+    known: dict[Any, Any] = {tuple(row[name] for name in _KEYS): row for row in own.to_dict("records")}
+    rows = []
+    for cell in cells:
+        row = known.get(tuple(getattr(cell, name) for name in _KEYS))
+        rows.append(_read_run(cell, row, failures.get(cell, "It was not run.")))
+    pandas = load_optional("pandas", "comparing methods")
+    found: pd.DataFrame = pandas.DataFrame(rows)
+    return found
+
+
+def _read_run(cell: Cell, row: Mapping[str, Any] | None, error: str) -> dict[str, Any]:
+    options = json.loads(cell.options) if cell.options else {}
+    settings = ", ".join(f"{name}={value}" for name, value in options.items())
+    title = title_of(cell.method) + (f" ({settings})" if settings else "")
+    head = {"method": cell.method, "title": title, "settings": settings, "seed": cell.seed, "draw": cell.forget_seed}
+    metrics = json.loads(cell.recipe)["metrics"]
+    if row is None:
+        nothing = dict.fromkeys((*OWN, *metrics), math.nan)
+        return {**head, "n_forget": None, "verdict": FAILED, **nothing, "reasons": json.dumps({"verdict": error})}
+    effects = [abs(row[f"{name}_effect"] - 0.5) for name in DECIDING if not math.isnan(row[f"{name}_effect"])]
+    peers, reasons = json.loads(row["peers"]), json.loads(row["reasons"])
+    is_original = cell.method == "original"
+    values = {name: row[name] for name in OWN if name in row} | {
+        "left": max(effects, default=math.nan),
+        "held_out_accuracy": row["test_accuracy"],
+        "cost": 0.0 if is_original else row["unlearning_s"] / row["retraining_s"],
+    }
+    if is_original:
+        reasons["m3"] = "The original has not moved."
+    values |= {name: math.nan if peers[name] is None else peers[name] for name in metrics}
+    reasons |= {name: _UNMEASURED for name, value in values.items() if math.isnan(value) and name not in reasons}
+    ordered = {name: values[name] for name in (*OWN, *metrics)}
+    return {
+        **head,
+        "n_forget": row["n_forget"],
+        "verdict": row["verdict"],
+        **ordered,
+        "reasons": json.dumps(reasons),
+    }
+
+
+def summarise(runs: "pd.DataFrame", metrics: Sequence[str]) -> "pd.DataFrame":
+    """One row per method and its settings: verdicts counted, numbers as means with intervals over seeds and draws."""
+    pandas = load_optional("pandas", "comparing methods")
+    rows = []
+    for (method, title, settings), part in runs.groupby(["method", "title", "settings"], sort=False):
+        counts = part["verdict"].value_counts()
+        verdicts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items(), key=lambda one: -one[1]))
+        row: dict[str, Any] = {"method": method, "title": title, "settings": settings, "runs": len(part)}
+        row["verdicts"] = verdicts
+        for name in (*OWN, *metrics):
+            found = crossed_interval(part[name].to_numpy(float), part["seed"], part["draw"])
+            row |= {name: found.value, f"{name}_low": found.low, f"{name}_high": found.high}
+        rows.append(row)
+    table: pd.DataFrame = pandas.DataFrame(rows)
+    return table
+
+
+def list_missing(runs: "pd.DataFrame") -> "pd.DataFrame":
+    """Why numbers have no value: method, metric, reason, and in how many runs."""
+    pandas = load_optional("pandas", "comparing methods")
+    counted: dict[tuple[str, str, str], int] = {}
+    for run in runs.to_dict("records"):
+        for name, reason in json.loads(run["reasons"]).items():
+            key = (run["title"], name, reason)
+            counted[key] = counted.get(key, 0) + 1
+    for title, n_runs in runs["title"].value_counts(sort=False).items():
+        if n_runs == 1:
+            counted[str(title), "intervals", _ONE_RUN] = 1
+    rows = [{"title": title, "metric": name, "reason": why, "runs": n} for (title, name, why), n in counted.items()]
+    found: pd.DataFrame = pandas.DataFrame(rows, columns=["title", "metric", "reason", "runs"])
+    return found
+
+
+def to_csv(table: "pd.DataFrame", missing: "pd.DataFrame") -> str:
+    """The table with all digits, and per row why numbers are missing."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow([*table.columns, "missing"])
+    for row in table.to_dict("records"):
+        part = missing[missing["title"] == row["title"]]
+        notes = (f"{one['metric']} ({one['runs']} runs): {one['reason']}" for one in part.to_dict("records"))
+        cells = ("" if isinstance(cell, float) and math.isnan(cell) else cell for cell in row.values())
+        writer.writerow([f"{cell:.10g}" if isinstance(cell, float) else cell for cell in cells] + ["; ".join(notes)])
+    return stream.getvalue()
+
+
+def to_latex(table: "pd.DataFrame", settings: CompareSettings) -> str:
+    """The verdicts, what is left, what is kept and the cost as LaTeX, for the package booktabs."""
+    head = ["Method", "Verdicts", *(OWN[name].title for name in _SHORT)]
+    lines = [
+        rf"% {settings.seeds} seeds, {settings.draws} forget sets; mean and half the width of the 95\% interval",
+        rf"\begin{{tabular}}{{ll{'r' * len(_SHORT)}}}",
+        r"\toprule",
+        " & ".join(map(escape_latex, head)) + r" \\",
+        r"\midrule",
+    ]
+    for row in table.to_dict("records"):
+        numbers = (_set_number(row[name], row[f"{name}_high"]) for name in _SHORT)
+        lines.append(" & ".join([escape_latex(row["title"]), escape_latex(row["verdicts"]), *numbers]) + r" \\")
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
+
+
+def _set_number(value: float, high: float) -> str:
+    if math.isnan(value):
+        return "n/a"
+    return f"${value:.3f}$" if math.isnan(high) else rf"${value:.3f} \pm {high - value:.3f}$"

@@ -1,0 +1,155 @@
+"""One tiny comparison, looked at from all sides."""
+
+import csv
+import io
+import json
+import math
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import ruler
+from ruler.metrics.peers import PEERS, Peer, PeerValue
+from ruler.unlearning import METHODS
+
+HOSTILE = "<script>alert(1)</script>"
+
+
+def _break(forget_predictions):
+    raise ZeroDivisionError("no number")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("compared")
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(160, 3)), columns=["a", "b", "c"])
+    frame["sick"] = (frame["a"] + 0.5 * rng.normal(size=160) > 0).astype(int)
+    frame.to_csv(folder / "own.csv", index=False)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(folder: Path):
+    if "hostile_of_tests" not in METHODS:
+        METHODS.register("hostile_of_tests", replace(METHODS["fine_tuning"], title=HOSTILE))
+        PEERS.register("broken_of_tests", Peer("Broken", "Why?", _break, needs=("forget_predictions",)))
+        hits = lambda forget_predictions: PeerValue(0.25)  # noqa: E731
+        PEERS.register("quarter_of_tests", Peer("Quarter", "One quarter?", hits, needs=("forget_predictions",)))
+
+    def compare() -> ruler.Comparison:
+        return ruler.compare(
+            folder / "own.csv",
+            target="sick",
+            methods={"retrain": {}, "ssd": {"threshold": [1.0, 10.0]}, "hostile_of_tests": {"epochs": 1}},
+            metrics=["cka", "lira", "u_lira", "quarter_of_tests", "broken_of_tests"],
+            seeds=3,
+            training={"epochs": 3},
+            out=folder / "out",
+            jobs=1,
+        )
+
+    return compare
+
+
+@pytest.fixture(scope="module")
+def found(run) -> ruler.Comparison:
+    return run()
+
+
+def test_every_method_and_choice_of_settings_has_a_row_with_intervals_over_its_runs(found) -> None:
+    assert found.table["title"].tolist() == [
+        *("Original", "Retraining", "SSD (threshold=1.0)", "SSD (threshold=10.0)", f"{HOSTILE} (epochs=1)")
+    ]
+    assert found.table["runs"].tolist() == [3] * 5
+    assert len(found.runs) == 15
+    ours = found.runs[found.runs["method"] == "retrain"]["cka"]
+    row = found.table[found.table["method"] == "retrain"].iloc[0]
+    reach = 4.302653 * ours.std(ddof=1) / math.sqrt(3)  # Student's 97.5% point with two degrees of freedom
+    assert (row.cka, row.cka_low, row.cka_high) == pytest.approx(
+        (ours.mean(), ours.mean() - reach, ours.mean() + reach)
+    )
+    assert (found.table["quarter_of_tests"] == 0.25).all()
+
+
+def test_costs_are_multiples_of_retraining(found) -> None:
+    cost = found.table.set_index("method")["cost"]
+    assert cost["original"] == 0
+    assert 0.2 < cost["retrain"] < 5
+    assert (found.table["cost"][1:] > 0).all()
+
+
+def test_what_is_left_is_the_largest_effect_that_decides(found) -> None:
+    effects = found.runs[["m2_effect", "m4_effect", "norm_effect", "loss_effect"]]
+    assert found.runs["left"].to_numpy() == pytest.approx((effects - 0.5).abs().max(axis=1).to_numpy())
+
+
+def test_every_missing_number_has_its_reason_and_a_metric_that_fails_stops_no_other(found) -> None:
+    why = {(one["title"], one["metric"]): one["reason"] for one in found.missing.to_dict("records")}
+    assert why["Retraining", "broken_of_tests"] == "ZeroDivisionError: no number"
+    assert why["Retraining", "u_lira"] == "It needs shadows_forget_predictions, which must be given."
+    assert why["Original", "m3"] == "The original has not moved."
+    numbers = found.runs.drop(columns=["method", "title", "settings", "verdict", "reasons"])
+    for run, row in zip(found.runs.to_dict("records"), numbers.to_dict("records"), strict=True):
+        absent = {name for name, value in row.items() if math.isnan(value)}
+        assert absent <= json.loads(run["reasons"]).keys()
+
+
+def test_the_same_call_again_runs_nothing_and_finds_the_same(found, run) -> None:
+    again = run()
+    assert (found.summary.n_new, again.summary.n_new) == (15, 0)
+    pd.testing.assert_frame_equal(again.table, found.table)
+
+
+def test_files_hold_the_tables(found) -> None:
+    rows = list(csv.DictReader(io.StringIO((found.out / "compare.csv").read_text())))
+    assert [float(row["cka"]) for row in rows] == pytest.approx(found.table["cka"].tolist())
+    assert "u_lira (3 runs): It needs" in rows[1]["missing"]
+    pd.testing.assert_frame_equal(pd.read_parquet(found.out / "compare.parquet"), found.runs)
+    lines = (found.out / "compare.tex").read_text().splitlines()
+    assert sum(line.count("&") == 6 for line in lines) == 6
+    assert any(line.startswith("$<$script$>$") for line in lines)
+
+
+class _Page(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.links: list[str] = []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.links += [value for name, value in attrs if name in ("src", "href") and value]
+
+
+def test_the_page_stands_alone_and_shows_names_as_text(found) -> None:
+    text = (found.out / "compare.html").read_text()
+    page = _Page()
+    page.feed(text)
+    assert HOSTILE not in text
+    assert "&lt;script&gt;alert(1)&lt;/script&gt; (epochs=1)" in text
+    assert page.tags.count("script") == 2  # the rows of the table, and what sorts them
+    assert all(link.startswith(("#", "data:")) for link in page.links)
+    assert page.tags.count("circle") == 5
+    assert "ZeroDivisionError: no number" in text
+
+
+def test_a_method_that_fails_is_a_row_with_its_reason(folder: Path) -> None:
+    found = ruler.compare(
+        folder / "own.csv",
+        target="sick",
+        methods={"fine_tuning": {}, "eu_k": {"n_layers": 99}},
+        metrics=["cka"],
+        seeds=1,
+        training={"epochs": 1},
+        out=folder / "failed",
+        jobs=1,
+    )
+    assert found.runs["verdict"].tolist()[2] == "failed"
+    assert "n_layers must be at most" in found.missing.set_index("metric").loc["verdict", "reason"]
+    assert "failed" in (folder / "failed" / "compare.html").read_text()
+    assert set(found.missing["metric"]) >= {"intervals"}

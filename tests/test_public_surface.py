@@ -17,6 +17,7 @@ def test_public_names_are_pinned():
         "audit",
         "audit_models",
         "compare",
+        "compare_reports",
         "cosine_similarity",
         "embed",
         "find_neighbors",

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from ruler.auditing.audit import audit as audit
     from ruler.auditing.findings import Report as Report
     from ruler.auditing.models import audit_models as audit_models
+    from ruler.auditing.report.changes import compare_reports as compare_reports
     from ruler.auditing.settings import AuditSettings as AuditSettings
     from ruler.core.errors import RulerError as RulerError
     from ruler.core.types import Embeddings as Embeddings
@@ -36,6 +37,7 @@ _HOME_OF = {
     "audit": "ruler.auditing.audit",
     "audit_models": "ruler.auditing.models",
     "compare": "ruler.paper.compare",
+    "compare_reports": "ruler.auditing.report.changes",
     "cosine_similarity": "ruler.metrics",
     "embed": "ruler.embeddings",
     "find_neighbors": "ruler.neighbors",

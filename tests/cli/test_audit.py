@@ -12,6 +12,8 @@ import pytest
 import torch
 from tests.neighbors.fake_ray import FakeRay, WorkerCrashedError
 
+import ruler
+from ruler import Report
 from ruler.core.types import Embeddings
 from ruler.embeddings import save_embeddings
 
@@ -315,6 +317,28 @@ def test_out_must_be_a_folder(run, tmp_path):
 
 
 # Groups
+
+
+def test_names_of_records_come_from_a_file(run, tmp_path):
+    names = [f"user-{number}" for number in range(SIZES["forget"])]
+    (tmp_path / "ids.csv").write_text("id,age\n" + "".join(f"{name},3\n" for name in names))
+    run(*write_rows(tmp_path, make_rows()), "--ids", tmp_path / "ids.csv", "--out", tmp_path / "out")
+    assert sorted(Report.load(tmp_path / "out").records["id"]) == sorted(names)
+    (tmp_path / "ids.csv").write_text("idd,age\n" + "".join(f"{name},3\n" for name in names))
+    code, _, err = run(*write_rows(tmp_path, make_rows()), "--ids", tmp_path / "ids.csv", "--out", tmp_path / "out")
+    assert code == 2
+    assert "must have a column id, or one column only; got idd, age. Rename 'idd' to 'id'?" in err
+
+
+def test_json_alone_is_on_stdout_and_details_on_stderr(run, tmp_path):
+    words = (*write_rows(tmp_path, make_rows()), "--out", tmp_path / "out")
+    _, out, err = run(*words, "--json", "-v")
+    assert json.loads(out)["verdict"] == Report.load(tmp_path / "out").verdict
+    assert f"ruler {ruler.__version__}, python " in err
+    assert f"unlearned forget: ({SIZES['forget']}, " in err
+    assert "time: " in err
+    _, out, err = run(*words, "-q")
+    assert (out, err) == ("", "")
 
 
 @pytest.mark.parametrize("ending", ["csv", "bare.csv", "parquet", "npy", "npz"])

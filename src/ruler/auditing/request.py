@@ -25,6 +25,9 @@ from ruler.embeddings.bundle.records import load_groups
 from ruler.embeddings.files import load_model_folder
 from ruler.neighbors import Searcher, find_neighbors
 
+_BESIDE = {"groups": "group", "ids": "id"}
+"""Files that say something of the records, with the column of a table that does."""
+
 
 def audit_config(
     path: Path,
@@ -131,9 +134,9 @@ def repeat(report: Report, *, search: Callable[[str | None], Searcher]) -> Repor
 
 def _audit_rows(places: Places, settings: AuditSettings, search: Searcher, strata: str | None) -> Report:
     load = partial(load_model_folder, strata=strata)
-    models: dict[str, Any] = {name: apply_to_each(load, at) for name, at in places.items() if name != "groups"}
-    groups = load_groups(Path(str(places["groups"]))) if "groups" in places else None
-    return audit_evidence(gather_evidence(**models, groups=groups, settings=settings, search=search))
+    models: dict[str, Any] = {name: apply_to_each(load, at) for name, at in places.items() if name not in _BESIDE}
+    models |= {name: load_groups(Path(str(places[name])), _BESIDE[name]) for name in _BESIDE if name in places}
+    return audit_evidence(gather_evidence(**models, settings=settings, search=search))
 
 
 def _list_code(config: AuditConfig, folder: Path) -> dict[str, list[Path]]:

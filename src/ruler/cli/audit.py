@@ -2,6 +2,7 @@
 
 import os
 import re
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -65,6 +66,9 @@ def audit(
     groups: Annotated[
         Path | None, typer.Option(help="Whose record it is: .csv or .parquet with a column group, .npy or .npz.")
     ] = None,
+    ids: Annotated[
+        Path | None, typer.Option(help="Names of the records: .csv or .parquet with a column id, .npy or .npz.")
+    ] = None,
     alpha: Annotated[float | None, typer.Option(help="Error rate of every test, by default 0.05.")] = None,
     margin: Annotated[
         float | None, typer.Option(help="Largest distance of an AUC from 0.5 that counts as erased, by default 0.1.")
@@ -108,7 +112,10 @@ def audit(
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON instead of the summary.")] = False,
     quiet: Annotated[
         bool,
-        typer.Option("--quiet", help="Print nothing but errors and what code is executed; the report is still saved."),
+        typer.Option("--quiet", "-q", help="Print nothing but errors and what code is executed; the report is saved."),
+    ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Say on stderr which versions and arrays were used, and the time.")
     ] = False,
     allow_inconclusive: Annotated[
         bool, typer.Option("--allow-inconclusive", help="End with 0, not 3, if the verdict is inconclusive.")
@@ -135,6 +142,7 @@ def audit(
     Exit status: 0 erased, 1 residual, displaced or damaged, 2 misuse or invalid
     evidence, 3 inconclusive, 70 an error of RULER itself.
     """
+    started_s = time.monotonic()
     if out.exists() and not out.is_dir():
         raise InputError(f"--out must be a folder; got the file {out}. Choose another name.")
     check_writable(out)
@@ -144,7 +152,7 @@ def audit(
 
     extras = check_extras(also or (), "--also")
     _check_key(sign)
-    if config is not None and (unlearned or oracle or original or groups):
+    if config is not None and (unlearned or oracle or original or groups or ids):
         raise InputError(f"files must be named either in {config} or by options; got both. Leave one of them out.")
     if config is None and unlearned is None:
         raise InputError(
@@ -177,10 +185,19 @@ def audit(
                 raise InputError(
                     "--layer must be used with models in a TOML file; got embeddings, read at one layer. Leave it out."
                 )
-            named = {"unlearned": unlearned, "oracle": oracle, "original": original, "groups": groups}
+            named = {"unlearned": unlearned, "oracle": oracle, "original": original, "groups": groups, "ids": ids}
             places = {name: place for name, place in named.items() if place}
             report = audit_folders(places, AuditSettings(**options), search=search)
     _tell(report, out, sign, extras, as_json=as_json, quiet=quiet)
+    if verbose:
+        known = report.provenance
+        versions = ", ".join(f"{name} {known[name]}" for name in ("ruler", "python", "numpy", "scipy") if name in known)
+        shapes = [
+            f"{model} {side}: {tuple(array['shape'])} {array['dtype']}, sha256 {array['sha256'][:12]}"
+            for model, sides in known.get("arrays", {}).items()
+            for side, array in sides.items()
+        ]
+        typer.echo("\n".join([versions, *shapes, f"time: {time.monotonic() - started_s:.1f} s"]), err=True)
     is_allowed = allow_inconclusive and report.verdict == "inconclusive"
     raise typer.Exit(0 if is_allowed else _EXIT_OF[report.verdict])
 

@@ -15,6 +15,8 @@ RulerError
 └── MissingPackageError   (ImportError)       an optional package is needed; says how to get it
 """
 
+import difflib
+from collections.abc import Iterable
 from typing import Any
 
 from ruler.core.terminal import show_text
@@ -82,6 +84,17 @@ class ClusterError(RulerError, RuntimeError):
 
 class MissingPackageError(RulerError, ImportError):
     """An optional package that this call needs is not installed."""
+
+
+def suggest(name: str, known: Iterable[object]) -> str:
+    """Which of the known names was perhaps meant, as a sentence to add; empty if none is near.
+
+    Example:
+        >>> suggest("group", ["side", "grop"])
+        " Rename 'grop' to 'group'?"
+    """
+    near = difflib.get_close_matches(name, [str(one) for one in known], n=1)
+    return f" Rename {near[0]!r} to {name!r}?" if near else ""
 
 
 def shorten(error: BaseException) -> str:

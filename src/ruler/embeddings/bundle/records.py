@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ruler.core.errors import FileFormatError, shorten
+from ruler.core.errors import FileFormatError, shorten, suggest
 from ruler.core.progress import track
 from ruler.core.readers.arrays import open_npy, read_npz
 from ruler.core.readers.bounds import check_at_most, check_text_array, limit, pack_texts
@@ -208,12 +208,14 @@ class FolderRecords:
         if not rows or blank:
             columns = ", ".join(map(str, rows[0])) if rows else "no rows"
             found = f"none in record {blank[0]}" if rows and "text" in rows[0] else columns
-            raise FileFormatError(f"{path} must have a column text, filled in every row; got {found}.")
+            near = suggest("text", rows[0]) if rows and "text" not in rows[0] else ""
+            raise FileFormatError(f"{path} must have a column text, filled in every row; got {found}.{near}")
         check_at_most(max(len(row["text"]) for row in rows), "text_characters", path, "characters in one text")
         for name, column in self.columns.items():
             if column is not None and column not in rows[0]:
                 raise FileFormatError(
                     f"{path} must have the column {column!r}, as data.{name} says; got {', '.join(map(str, rows[0]))}."
+                    f"{suggest(column, rows[0])}"
                 )
         label, strata = self.columns.get("label") or "label", self.columns.get("strata") or "strata"
         tokenizer = load_tokenizer(self.folder)
@@ -264,12 +266,13 @@ class FolderRecords:
         return np.stack(prepared)
 
 
-def load_groups(path: Path) -> Labels | dict[str, Labels]:
+def load_groups(path: Path, column: str = "group") -> Labels | dict[str, Labels]:
     """One label per forget record, or by side: whose record is it?
 
     Args:
         path: ``.csv`` or ``.parquet`` with a column ``group`` (or one column only) and, for several sides, a column
             ``side``; ``.npy`` with one label per forget record; ``.npz`` with ``forget``, ``retain``, ``held_out``.
+        column: Of the table: "group", or "id" for the names of the records.
 
     Returns:
         (n,) labels of the forget records, or a dict of them by side.
@@ -279,28 +282,31 @@ def load_groups(path: Path) -> Labels | dict[str, Labels]:
     """
     ending = path.suffix.lower()
     if ending == ".npy":
-        return _check_labels(open_npy(path), path)
+        return _check_labels(open_npy(path), path, column)
     if ending == ".npz":
-        return {side: _check_labels(labels, path) for side, labels in read_npz(path).items()}
+        return {side: _check_labels(labels, path, column) for side, labels in read_npz(path).items()}
     if ending == ".csv":
         lines = read_csv(path)
         if not lines:
-            raise FileFormatError(f"{path} must hold one group per record; got an empty file.")
-        if "group" not in lines[0] and len(lines[0]) == 1:
-            return _check_labels([line[0] for line in lines], path)
+            raise FileFormatError(f"{path} must hold one {column} per record; got an empty file.")
+        if column not in lines[0] and len(lines[0]) == 1:
+            return _check_labels([line[0] for line in lines], path, column)
         rows = read_rows(path)
         columns = {name: [row[name] for row in rows] for name in lines[0]}
     elif ending == ".parquet":
         columns = read_parquet(path).to_pydict()
         if len(columns) == 1:
-            columns = {"group": next(iter(columns.values()))}
+            columns = {column: next(iter(columns.values()))}
     else:
         raise FileFormatError(
             f"{path} must end in one of .csv, .parquet, .npy, .npz; got {path.suffix or 'no ending'!r}."
         )
-    if "group" not in columns:
-        raise FileFormatError(f"{path} must have a column group, or one column only; got {', '.join(columns)}.")
-    labels = _check_labels(columns["group"], path)
+    if column not in columns:
+        raise FileFormatError(
+            f"{path} must have a column {column}, or one column only; got {', '.join(columns)}."
+            f"{suggest(column, columns)}"
+        )
+    labels = _check_labels(columns[column], path, column)
     if "side" not in columns:
         return labels
     sides = np.array(columns["side"])
@@ -310,17 +316,17 @@ def load_groups(path: Path) -> Labels | dict[str, Labels]:
     return {side: labels[sides == side] for side in SIDES if (sides == side).any()}
 
 
-def _check_labels(found: npt.NDArray[Any] | list[Any], path: Path) -> Labels:
+def _check_labels(found: npt.NDArray[Any] | list[Any], path: Path, column: str) -> Labels:
     with reading_safely(path):
         if isinstance(found, list):
-            labels = pack_texts(found, "groups") if set(map(type, found)) == {str} else np.array(found)
+            labels = pack_texts(found, f"{column}s") if set(map(type, found)) == {str} else np.array(found)
         else:
-            check_text_array(found, "groups")
+            check_text_array(found, f"{column}s")
             labels = found
     is_text = labels.dtype.kind == "U"
     if labels.ndim != 1 or not (is_text or labels.dtype.kind in "iu") or (is_text and (labels == "").any()):
         raise FileFormatError(
-            f"{path} must hold one group per record, as whole numbers or text, none missing; got {labels.dtype}, "
+            f"{path} must hold one {column} per record, as whole numbers or text, none missing; got {labels.dtype}, "
             f"shape {labels.shape}. Fill in the missing ones."
         )
     return np.array(labels)

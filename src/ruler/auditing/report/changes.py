@@ -1,0 +1,128 @@
+"""Reports of the same request side by side: what has changed from one to the next."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from itertools import pairwise
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ruler.auditing.findings import MetricFinding, Report
+from ruler.auditing.verdict import count_flagged
+from ruler.core.errors import InputError
+from ruler.core.terminal import show_text
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, eq=False)
+class ReportChanges:
+    """What `compare_reports` found.
+
+    Args:
+        table: One row per report: verdict, forget records, records that stand out, and per contrast the AUC, its
+            interval and its verdict.
+        changes: Sentences, in order; empty if nothing changed that a report says.
+    """
+
+    table: "pd.DataFrame"
+    changes: list[str]
+
+    def __str__(self) -> str:
+        body = self.table.T.to_string(na_rep="")
+        return "\n".join([show_text(body), "", *(self.changes or ["Nothing has changed."])])
+
+    def _repr_html_(self) -> str:
+        lines = "".join(f"<li>{escape(show_text(line))}</li>" for line in self.changes or ["Nothing has changed."])
+        return f"{self.table.T.to_html(na_rep='', escape=True)}<ul>{lines}</ul>"
+
+
+def compare_reports(
+    reports: "Sequence[Report | str | PathLike[str]] | Mapping[str, Report | str | PathLike[str]]",
+) -> ReportChanges:
+    """What has changed between audits of the same records, such as before and after unlearning again?
+
+    It describes: the intervals of one report overlap those of another by chance too, and no test is made of the
+    difference. Where records, margin or error rate differ, it says so first.
+
+    Args:
+        reports: Two or more, in the order of time: reports, or folders that `Report.save` wrote; a dict names them.
+
+    Raises:
+        InputError: Fewer than two, or something that is no report.
+        FileFormatError: A folder without a report that can be read.
+
+    Example:
+        >>> import numpy as np
+        >>> from ruler.auditing import audit
+        >>> rng = np.random.default_rng(0)
+        >>> before, after = (audit(tuple(rng.normal(size=(n, 4)) + s for n in (40, 90, 40))) for s in (0.0, 1.0))
+        >>> found = compare_reports({"before": before, "after": after})
+        >>> list(found.table.index), "m4" in found.table
+        (['before', 'after'], True)
+    """
+    import pandas as pd
+
+    if not isinstance(reports, Mapping) and (isinstance(reports, str | Report) or not isinstance(reports, Sequence)):
+        raise InputError(f"reports must be a list or dict of reports; got {type(reports).__name__}. Give a list.")
+    given = dict(reports) if isinstance(reports, Mapping) else {f"report {n}": one for n, one in enumerate(reports, 1)}
+    if len(given) < 2:
+        raise InputError(f"reports must be at least two; got {len(given)}. Give one from before and one from after.")
+    loaded = {str(name): _load(one, str(name)) for name, one in given.items()}
+    names = list(dict.fromkeys(name for report in loaded.values() for name in report.metrics))
+    rows = [
+        {
+            "verdict": report.verdict,
+            "forget records": len(report.records),
+            "records that stand out": count_flagged(report),
+            **{name: _describe(report.metrics[name]) for name in names if name in report.metrics},
+        }
+        for report in loaded.values()
+    ]
+    changes = [line for pair in pairwise(loaded.items()) for line in _list_changes(*pair)]
+    return ReportChanges(pd.DataFrame(rows, index=list(loaded)), changes)
+
+
+def _load(given: Any, name: str) -> Report:
+    if isinstance(given, str | PathLike):
+        return Report.load(Path(given))
+    if not isinstance(given, Report):
+        raise InputError(f"{name} must be a Report or the folder of one; got {type(given).__name__}. Audit first.")
+    return given
+
+
+def _describe(metric: MetricFinding) -> str:
+    if math.isnan(metric.effect):
+        return metric.verdict
+    low, high = metric.effect_interval
+    return f"AUC {metric.effect:.2f} [{low:.2f}, {high:.2f}], {metric.verdict}"
+
+
+def _list_changes(first: tuple[str, Report], second: tuple[str, Report]) -> list[str]:
+    """Sentences about two reports, conditions first, then what was found."""
+    (old_name, old), (new_name, new) = first, second
+    between = f"From {show_text(old_name)} to {show_text(new_name)}"
+    lines = []
+    if sorted(map(str, old.records["id"])) != sorted(map(str, new.records["id"])):
+        lines.append(f"{between} the forget records are not the same, so that the numbers are about different records.")
+    for field in ("margin", "alpha", "share_limit"):
+        a, b = getattr(old.settings, field), getattr(new.settings, field)
+        if a != b:
+            lines.append(f"{between} {field} changed from {a:g} to {b:g}: verdicts follow different rules.")
+    if old.verdict != new.verdict:
+        lines.append(f"{between} the verdict changed from {old.verdict} to {new.verdict}.")
+    for name in (name for name in old.metrics if name in new.metrics):
+        a, b = old.metrics[name], new.metrics[name]
+        if a.verdict != b.verdict:
+            lines.append(f"{between} {name} changed from {_describe(a)} to {_describe(b)}.")
+    unpaired = sorted(old.metrics.keys() ^ new.metrics.keys())
+    lines += [f"{name} is only in {old_name if name in old.metrics else new_name}." for name in unpaired]
+    if count_flagged(old) != count_flagged(new):
+        lines.append(f"{between} records that stand out changed from {count_flagged(old)} to {count_flagged(new)}.")
+    gone = sorted({guard.name for guard in old.guards} - {guard.name for guard in new.guards})
+    came = sorted({guard.name for guard in new.guards} - {guard.name for guard in old.guards})
+    lines += [f"{between} the guard {name} no longer finds anything." for name in gone]
+    return lines + [f"{between} the guard {name} found something." for name in came]

@@ -26,8 +26,9 @@ class Comparison:
     """What a comparison found.
 
     Args:
-        runs: One row per method, its settings, seed and draw of a forget set: verdict, audit, accuracies, cost beside
-            retraining, peers' metrics.
+        runs: One row per method, its settings, seed and draw of a forget set: verdict, by which contrasts the audit
+            could see the forget records at all (``seen``), its effects, accuracies, cost beside retraining, peers'
+            metrics.
         table: One row per method and its settings: means over runs, with 95% intervals (``_low``, ``_high``).
         missing: One row per number that has no value: method, metric, reason, and in how many runs.
         settings: What was compared.

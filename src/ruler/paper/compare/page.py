@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _PLOT = {"left": 52.0, "right": 560.0, "top": 16.0, "low": 330.0, "labels": 600.0}
 _LINE = 17.0  # of a label beside the plot
 _COST_LINE = 24.0
+_WIDEST = 0.25  # range of accuracies in the plot: one broken model would squeeze all others into a corner
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,7 @@ class Plot:
     x_ticks: tuple[Tick, ...]
     y_ticks: tuple[Tick, ...]
     height: float
+    note: str
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,8 @@ def render_page(runs: "pd.DataFrame", table: "pd.DataFrame", missing: "pd.DataFr
             bars=draw_costs(table),
             numbers=show_numbers(table, metrics),
             estimates=_list_estimates(table, metrics),
-            missing=[one | {"metric": _name(one["metric"])} for one in missing.to_dict("records")],
+            missing=_list_missing(missing, runs["title"].nunique()),
+            n_seen=int((runs.loc[runs["method"] == "original", "seen"] != "").sum()),
             methods=[(title_of(name), METHODS[name]) for name in dict.fromkeys(runs["method"]) if name in METHODS],
             style=Markup(style),
             script=Markup(script),
@@ -120,6 +123,15 @@ def _name(metric: str) -> str:
     return {"verdict": "Verdict", "intervals": "Intervals"}.get(metric) or describe(metric).title
 
 
+def _list_missing(missing: "pd.DataFrame", n_models: int) -> list[tuple[str, str, str]]:
+    """Numbers without a value: of which models, and why."""
+    found = []
+    for (metric, reason), part in missing.groupby(["metric", "reason"], sort=False):
+        titles = "all models" if len(part) == n_models else ", ".join(part["title"])
+        found.append((_name(str(metric)), f"{titles} ({count_records(int(part['runs'].sum()), 'run')})", str(reason)))
+    return found
+
+
 def _colour(method: str) -> str:
     return METHODS[method].colour if method in METHODS else "#777777"
 
@@ -139,8 +151,9 @@ def draw_plot(table: "pd.DataFrame") -> Plot | None:
     if not known:
         return None
     kept = [row["held_out_accuracy"] for row in known]
-    pad = max(0.01, 0.05 * (max(kept) - min(kept)))
-    x = Axis(max(0.0, min(kept) - pad), min(1.0, max(kept) + pad), _PLOT["left"], _PLOT["right"])
+    pad = max(0.01, 0.05 * min(max(kept) - min(kept), _WIDEST))
+    low = max(0.0, min(kept) - pad, max(kept) - _WIDEST)
+    x = Axis(low, min(1.0, max(kept) + pad), _PLOT["left"], _PLOT["right"])
     y = Axis(0.0, max(0.1, 1.1 * max(row["left"] for row in known)), _PLOT["low"], _PLOT["top"])
     known.sort(key=lambda row: -row["left"])
     first = max(_PLOT["top"], (_PLOT["top"] + _PLOT["low"] - _LINE * len(known)) / 2) + 4
@@ -161,7 +174,9 @@ def draw_plot(table: "pd.DataFrame") -> Plot | None:
             best = row["left"]
             frontier.append(f"{x.place(row['held_out_accuracy'])} {y.place(best)}")
     height = max(_PLOT["low"] + 44, first + _LINE * len(known))
-    return Plot(points, "M" + " L".join(frontier), x.find_ticks(), y.find_ticks(), height)
+    n_beyond = sum(one < low for one in kept)
+    note = f"{count_records(n_beyond, 'model')} below {low:.2f} at the left edge." if n_beyond else ""
+    return Plot(points, "M" + " L".join(frontier), x.find_ticks(), y.find_ticks(), height, note)
 
 
 def draw_costs(table: "pd.DataFrame") -> tuple[tuple[Bar, ...], float] | None:

@@ -84,7 +84,14 @@ def _read_run(cell: Cell, row: Mapping[str, Any] | None, error: str) -> dict[str
     metrics = json.loads(cell.recipe)["metrics"]
     if row is None:
         nothing = dict.fromkeys((*OWN, *metrics), math.nan)
-        return {**head, "n_forget": None, "verdict": FAILED, **nothing, "reasons": json.dumps({"verdict": error})}
+        return {
+            **head,
+            "n_forget": math.nan,
+            "verdict": FAILED,
+            "seen": "",
+            **nothing,
+            "reasons": json.dumps({"verdict": error}),
+        }
     effects = [abs(row[f"{name}_effect"] - 0.5) for name in DECIDING if not math.isnan(row[f"{name}_effect"])]
     peers, reasons = json.loads(row["peers"]), json.loads(row["reasons"])
     is_original = cell.method == "original"
@@ -102,6 +109,7 @@ def _read_run(cell: Cell, row: Mapping[str, Any] | None, error: str) -> dict[str
         **head,
         "n_forget": row["n_forget"],
         "verdict": row["verdict"],
+        "seen": row["seen"] or "",
         **ordered,
         "reasons": json.dumps(reasons),
     }

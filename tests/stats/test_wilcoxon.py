@@ -84,6 +84,13 @@ def test_no_difference_at_all_is_nan_with_a_reason():
     assert signed_rank([0.0, 0.0]).n == 0
 
 
+def test_one_difference_is_no_test():
+    result = paired_signed_rank([1.0, 2.0], [1.0, 1.5])
+    assert math.isnan(result.p_value)
+    assert math.isnan(result.rank_biserial)
+    assert (result.n, result.note) == (1, "one difference that is not zero: nothing to test")
+
+
 def test_paired_is_one_sample_on_differences():
     rng = np.random.default_rng(5)
     a, b = rng.normal(size=10), rng.normal(size=10)

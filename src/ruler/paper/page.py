@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NOT_RECORDED = "not recorded"
+_MOST_UNJUDGED = 200
 _PROVENANCE = {
     "device": "Device",
     "precision": "Precision",
@@ -52,6 +53,7 @@ def write_page(results: "pd.DataFrame", comparison: "pd.DataFrame", findings: "p
     sections = [
         _count_agreement(comparison),
         _list_differences(comparison),
+        _list_unjudged(comparison),
         _describe_findings(findings),
         _list_verdicts(results),
         *(_set_table(name, results) for name in ("face_controls", "clinical_leak", "language_models")),
@@ -73,10 +75,13 @@ def _count_agreement(comparison: "pd.DataFrame") -> list[str]:
         [_name(str(table)), TABLES[str(table)].title if table in TABLES else "Settings", *map(str, count(part))]
         for table, part in comparison.groupby("table", sort=False)
     ]
+    judged = f"{n_judged} on as many runs as the paper's and so judged: **{n_agreeing} agree, {n_differing} differ**"
+    if n_judged == 0:
+        judged = "none on as many runs as the paper's, so that none is judged; they stand beside the paper's below"
     return [
         *("## Agreement", ""),
-        f"The paper prints {n_all} numbers. {n_measured} of them were measured here, {n_judged} on as many runs as the "
-        f"paper's and so judged: **{n_agreeing} agree, {n_differing} differ**. Each number is in `comparison.csv`.",
+        f"The paper prints {n_all} numbers. {n_measured or 'None'} of them were measured here"
+        f"{f', {judged}' if n_measured else ''}. Each number is in `comparison.csv`.",
         "",
         *list_rows(("Table", "Shows", "Numbers", "Measured", "Judged", "Agree", "Differ"), rows),
         "",
@@ -99,6 +104,29 @@ def _list_differences(comparison: "pd.DataFrame") -> list[str]:
     ]
     header = ("Table", "Row", "Number", "Paper", "Ours", "Tolerance", "Note")
     return ["## Numbers that differ", "", *list_rows(header, rows), ""] if rows else []
+
+
+def _list_unjudged(comparison: "pd.DataFrame") -> list[str]:
+    """Numbers on fewer runs than the paper's, and of smoke runs: what they are, without a judgement."""
+    open_ones = comparison[comparison["agrees"].isna() & comparison["ours"].notna()]
+    rows = [
+        [
+            _name(number["table"]),
+            number["row"],
+            number["column"],
+            f"{'' if number['relation'] == '=' else number['relation']}{_print(number['paper'])}",
+            _print(number["ours"]),
+            f"{number['n']:.0f} of {number['n_paper']:.0f}",
+        ]
+        for number in open_ones.head(_MOST_UNJUDGED).to_dict("records")
+    ]
+    if not rows:
+        return []
+    rest = len(open_ones) - len(rows)
+    lead = "Fewer runs vary more: a difference from the paper is no sign of disagreement here."
+    more = [f"{rest:,} more are in `comparison.csv`.", ""] if rest else []
+    header = ("Table", "Row", "Number", "Paper", "Ours", "Runs")
+    return ["## Numbers that are not judged", "", lead, "", *list_rows(header, rows), "", *more]
 
 
 def _describe_findings(checks: "pd.DataFrame") -> list[str]:

@@ -65,7 +65,7 @@ def signed_rank(values: npt.ArrayLike, null: float = 0.0, *, distribution: Distr
             normal above; ``"normal"`` is the approximation at any size, not continuity-corrected.
 
     Returns:
-        The test; NaN with a note when every value equals ``null``.
+        The test; NaN with a note when fewer than two values differ from ``null``.
 
     Raises:
         InputError: Values that are empty or not finite, or an unknown distribution.
@@ -167,6 +167,8 @@ def _test(differences: FloatArray, distribution: Distribution) -> WilcoxonResult
     n = len(nonzero)
     if n == 0:
         return WilcoxonResult(math.nan, math.nan, math.nan, 0, "every difference is zero: nothing to rank")
+    if n == 1:
+        return WilcoxonResult(math.nan, math.nan, math.nan, 1, "one difference that is not zero: nothing to test")
     from scipy.stats import wilcoxon  # loads slowly, and audits need none
 
     result = wilcoxon(nonzero, method="auto" if distribution == "auto" else "approx")

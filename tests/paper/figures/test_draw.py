@@ -64,3 +64,30 @@ def test_the_finer_scale_ends_at_the_whiskers_and_counts_what_lies_beyond(some_r
     assert low < 0 < 4 < high < 10
     [note] = [text.get_text() for text in right.texts]
     assert note == f"1 of {is_method.sum()} values off scale"
+
+
+@pytest.mark.parametrize(("number", "panel"), [("1", "b"), ("5", "b"), ("8", "b")])
+def test_a_panel_without_points_is_not_drawn(number, panel, some_results):
+    points = FIGURES[number].gather(some_results)
+    with paper_style():
+        assert len(FIGURES[number].draw(points).axes) == 2
+        assert len(FIGURES[number].draw(points[points.panel == panel]).axes) == 1
+
+
+def test_a_dataset_without_runs_at_a_fraction_leaves_its_place_free(some_results):
+    points = FIGURES["6"].gather(some_results)
+    dataset, fraction = points.dataset.iloc[0], points.forget_fraction.iloc[0]
+    kept = points[(points.dataset != dataset) | (points.forget_fraction != fraction)]
+    with paper_style():
+        drawn = FIGURES["6"].draw(kept)
+    assert [axes.get_visible() for axes in drawn.axes].count(False) == 1
+
+
+@pytest.mark.parametrize(("n", "n_boxes"), [(4, 0), (5, 1)])
+def test_boxes_are_drawn_from_five_points_on(n, n_boxes, some_results):
+    points = FIGURES["7"].gather(some_results)
+    points = points[(points.dataset == "phoneme") & (points.method == "oracle")]
+    points = points.loc[np.resize(points.index, n)].assign(value=np.arange(n) / n)
+    with paper_style():
+        [axes] = FIGURES["7"].draw(points).axes
+    assert len(axes.patches) == n_boxes

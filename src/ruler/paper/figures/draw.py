@@ -20,7 +20,7 @@ _OTHER, _HELD_OUT, _INK, _BAND = "#444444", "#009E73", "#111111", "#BBBBBB"
 _NULL_LINE: dict[str, Any] = {"color": "#222222", "linewidth": 0.8, "linestyle": (0, (4, 3)), "zorder": 1}
 _PUBLISHED: dict[str, Any] = {"marker": "_", "color": _INK, "linewidths": 1.4, "s": 70, "zorder": 4}
 _PASS_WINDOW = 0.05
-_ENOUGH_FOR_A_BOX = 3
+_ENOUGH_FOR_A_BOX = 5  # quartiles of fewer values are the values themselves
 _LEGEND_WIDTH = 5.2
 _M2_LABEL, _M3_LABEL = "signed calibration gap $M_2$", "representation shift $M_3$"
 _M4_LABEL, _MIA_LABEL = "percentile rank $M_4$", "MIA accuracy"
@@ -30,10 +30,14 @@ Samples = dict[str, npt.NDArray[Any]]
 def draw_figure_1(points: "pd.DataFrame") -> "Figure":
     """Outputs pass, representations do not: MIA beside M2."""
     figure = _new_figure(6.8, 2.7)
-    left, right = figure.subplots(1, 2, width_ratios=(5, 4))
-    left.axhspan(0.5 - _PASS_WINDOW, 0.5 + _PASS_WINDOW, color="#000000", alpha=0.07, linewidth=0, zorder=0)
-    _draw_panel(left, points[points["panel"] == "a"], 0.5, "(a) output level (grey: pass window)", _MIA_LABEL)
-    _draw_panel(right, points[points["panel"] == "b"], 0.0, "(b) representation level", _M2_LABEL)
+    panels = _make_panels(figure, points, {"a": 5, "b": 4})
+    if "a" in panels:
+        band: dict[str, Any] = {"color": "#000000", "alpha": 0.07, "linewidth": 0, "zorder": 0}
+        panels["a"].axhspan(0.5 - _PASS_WINDOW, 0.5 + _PASS_WINDOW, **band)
+        shown = points[points["panel"] == "a"]
+        _draw_panel(panels["a"], shown, 0.5, "(a) output level (grey: pass window)", _MIA_LABEL)
+    if "b" in panels:
+        _draw_panel(panels["b"], points[points["panel"] == "b"], 0.0, "(b) representation level", _M2_LABEL)
     return figure
 
 
@@ -60,13 +64,16 @@ def draw_figure_3(points: "pd.DataFrame") -> "Figure":
 def draw_figure_5(points: "pd.DataFrame") -> "Figure":
     """M2 between independent oracles beside M2 of the methods, each on its own scale."""
     figure = _new_figure(6.8, 2.8)
-    left, right = figure.subplots(1, 2, width_ratios=(2, 5))
-    _draw_panel(left, points[points["panel"] == "a"], 0.0, "pairs of independent oracles", _M2_LABEL)
-    left.set_xlim(-0.7, 0.7)
-    left.set_xticks([])
-    methods = points[points["panel"] == "b"]
-    _draw_panel(right, methods, 0.0, "unlearning methods, on a finer scale", "")
-    _zoom_to_whiskers(right, _split(methods))
+    panels = _make_panels(figure, points, {"a": 2, "b": 5})
+    if "a" in panels:
+        _draw_panel(panels["a"], points[points["panel"] == "a"], 0.0, "pairs of independent oracles", _M2_LABEL)
+        panels["a"].set_xlim(-0.7, 0.7)
+        panels["a"].set_xticks([])
+    if "b" in panels:
+        methods = points[points["panel"] == "b"]
+        title = "unlearning methods" + (", on a finer scale" if "a" in panels else "")
+        _draw_panel(panels["b"], methods, 0.0, title, "" if "a" in panels else _M2_LABEL)
+        _zoom_to_whiskers(panels["b"], _split(methods))
     return figure
 
 
@@ -79,6 +86,7 @@ def draw_figure_6(points: "pd.DataFrame") -> "Figure":
         for axes, dataset in zip(row, datasets, strict=True):
             part = points[(points["forget_fraction"] == fraction) & (points["dataset"] == dataset)]
             _draw_small(axes, part, 0.0)
+            axes.set_visible(len(part) > 0)
         row[0].set_ylabel(f"forget fraction {100 * fraction:g}%")
     for axes, dataset in zip(grid[0], datasets, strict=True):
         axes.set_title(title_of(dataset))
@@ -110,8 +118,10 @@ def draw_by_fraction(points: "pd.DataFrame") -> "Figure":
     figure = _new_figure(6.8, 3.1)
     methods, fractions = _order(points, "method"), _order(points, "forget_fraction")
     step = 0.8 / max(len(methods), 1)
-    panels = (("a", _M2_LABEL, 0.0), ("b", _M4_LABEL, 0.5))
-    for axes, (panel, label, null) in zip(figure.subplots(1, 2), panels, strict=True):
+    drawn = _make_panels(figure, points, {"a": 1, "b": 1})
+    titles = {"a": (_M2_LABEL, 0.0), "b": (_M4_LABEL, 0.5)}
+    for panel, axes in drawn.items():
+        label, null = titles[panel]
         axes.axhline(null, **_NULL_LINE)
         for place, fraction in enumerate(fractions):
             for index, method in enumerate(methods):
@@ -202,6 +212,13 @@ def _new_figure(width: float, height: float) -> "Figure":
     return figure
 
 
+def _make_panels(figure: "Figure", points: "pd.DataFrame", widths: dict[str, int]) -> "dict[str, Axes]":
+    """Axes side by side for the panels that have points, by name."""
+    names = [name for name in widths if (points["panel"] == name).any()]
+    axes = figure.subplots(1, len(names), squeeze=False, width_ratios=[widths[name] for name in names])[0]
+    return dict(zip(names, axes, strict=True))
+
+
 def _order(points: "pd.DataFrame", key: str) -> list[Any]:
     return sorted(points[key].unique().tolist(), key=lambda value: rank_condition({key: value}))
 
@@ -216,9 +233,6 @@ def _draw_panel(axes: "Axes", points: "pd.DataFrame", null: float, title: str, l
     _name_ticks(axes, [title_of(name, is_short=True) for name in samples])
     axes.set_title(title)
     axes.set_ylabel(label)
-    if not samples:
-        axes.text(0.5, 0.5, "not run", transform=axes.transAxes, ha="center")
-        axes.set_yticks([])
 
 
 def _draw_small(axes: "Axes", points: "pd.DataFrame", null: float) -> None:

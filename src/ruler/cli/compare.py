@@ -24,6 +24,9 @@ def compare(
     seeds: Annotated[int | None, typer.Option(help="Training seeds; 3 by default.")] = None,
     jobs: Annotated[int | None, typer.Option(help="Worker processes; by default one per core.")] = None,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    reports: Annotated[
+        bool, typer.Option("--reports", help="Save the report of every audit too, linked from the page.")
+    ] = False,
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("ruler-compare"),
 ) -> None:
     """Compare unlearning methods on one dataset: verdicts, what is left and kept, cost, and peers' metrics.
@@ -46,7 +49,7 @@ def compare(
         raise InputError(f"{', '.join(f'--{name}' for name in given)} must be set in {source}; got it as an option.")
     settings = Path(source) if is_file else CompareSettings(source, **given)  # type: ignore[arg-type]
     try:
-        found = run_comparison(settings, out, jobs=jobs, device=device, progress=True)
+        found = run_comparison(settings, out, jobs=jobs, device=device, reports=reports, progress=True)
     except (KeyboardInterrupt, Terminated) as error:
         typer.echo(f"Stopped. What is finished is kept in {out}: run the same command again to resume.", err=True)
         raise typer.Exit(TERMINATED if isinstance(error, Terminated) else INTERRUPTED) from error

@@ -34,6 +34,7 @@ class Workplace:
         device: ``cpu`` or ``cuda``; the engine protocol runs on a CPU alone.
         language_model: Folder of the pretrained model for texts and prompts; None looks for one.
         table: File of the user's own that a comparison reads.
+        reports: Folder in which a comparison saves the report of every audit; None saves none.
     """
 
     models: Path | None = None
@@ -41,6 +42,7 @@ class Workplace:
     device: str = "cpu"
     language_model: str | None = None
     table: Path | None = None
+    reports: Path | None = None
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
@@ -79,6 +80,11 @@ class Cell:
     def version(self) -> int:
         """Of the engine that measures it."""
         return CELL_VERSIONS.get(self.engine, 1)
+
+    @property
+    def name(self) -> str:
+        """A name for a folder of its own."""
+        return f"{re.sub(r'[^A-Za-z0-9_]', '_', self.method)}-{self.seed}-{self.forget_seed}-{self.key[:8]}"
 
     @cached_property
     def key(self) -> str:

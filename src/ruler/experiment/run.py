@@ -39,6 +39,7 @@ class RunSettings:
         checkpoints: Folder of published checkpoints, for studies of imported models.
         language_model: Folder or hub name of the pretrained model for texts and prompts; None looks for one.
         table: File of the user's own that a comparison reads.
+        reports: Folder in which a comparison saves the report of every audit; None saves none.
     """
 
     out: Path
@@ -48,6 +49,7 @@ class RunSettings:
     checkpoints: Path | None = None
     language_model: str | None = None
     table: Path | None = None
+    reports: Path | None = None
 
     def __post_init__(self) -> None:
         DEVICES[self.device]
@@ -57,7 +59,7 @@ class RunSettings:
     @property
     def workplace(self) -> Workplace:
         """What workers need to know of these settings."""
-        return Workplace(self.models, self.checkpoints, self.device, self.language_model, self.table)
+        return Workplace(self.models, self.checkpoints, self.device, self.language_model, self.table, self.reports)
 
 
 @dataclass(frozen=True)

@@ -93,7 +93,7 @@ def test_every_missing_number_has_its_reason_and_a_metric_that_fails_stops_no_ot
     assert why["Retraining", "broken_of_tests"] == "ZeroDivisionError: no number"
     assert why["Retraining", "u_lira"] == "It needs shadows_forget_predictions, which must be given."
     assert why["Original", "m3"] == "The original has not moved."
-    numbers = found.runs.drop(columns=["method", "title", "settings", "verdict", "seen", "reasons"])
+    numbers = found.runs.drop(columns=["method", "title", "settings", "report", "verdict", "seen", "reasons"])
     for run, row in zip(found.runs.to_dict("records"), numbers.to_dict("records"), strict=True):
         absent = {name for name, value in row.items() if math.isnan(value)}
         assert absent <= json.loads(run["reasons"]).keys()
@@ -136,6 +136,30 @@ def test_the_page_stands_alone_and_shows_names_as_text(found) -> None:
     assert all(link.startswith(("#", "data:")) for link in page.links)
     assert page.tags.count("circle") == 5
     assert "ZeroDivisionError: no number" in text
+
+
+def test_reports_are_saved_linked_and_name_the_users_records(folder: Path) -> None:
+    frame = pd.read_csv(folder / "own.csv")
+    frame["patient"] = [f"patient {i}" for i in range(len(frame))]
+    frame.to_csv(folder / "named.csv", index=False)
+    found = ruler.compare(
+        folder / "named.csv",
+        target="sick",
+        ids="patient",
+        methods=["fine_tuning"],
+        metrics=["cka"],
+        seeds=1,
+        training={"epochs": 1},
+        out=folder / "reported",
+        jobs=1,
+        reports=True,
+    )
+    page = (found.out / "compare.html").read_text()
+    for run in found.runs.to_dict("records"):
+        report = ruler.Report.load(found.out / run["report"])
+        assert report.verdict == run["verdict"]
+        assert set(report.records["id"]) < set(frame["patient"])
+        assert f'href="{run["report"]}/report.html"' in page
 
 
 def test_a_method_that_fails_is_a_row_with_its_reason(folder: Path) -> None:

@@ -1,7 +1,7 @@
 """A table by name or of the user's own -> records to train on and to hold out, and which of them are forgotten."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +26,11 @@ class CompareData(DiagnosticData):
     """Records of a comparison.
 
     Args:
+        ids: (n,) names of the records, by default their rows in the table.
         is_chosen: (n,) whether a record is of the class or value that is forgotten; None if records are drawn.
     """
 
+    ids: npt.NDArray[Any] = field(default_factory=lambda: np.empty(0))
     is_chosen: npt.NDArray[np.bool_] | None = None
 
     def cut(self, fraction: float, seed: int, choice: Any) -> Partition:
@@ -60,7 +62,7 @@ def load_table(wanted: Mapping[str, Any], path: Path | None) -> CompareData:
     if path is not None and hash_file(path) != wanted["sha256"]:
         raise InputError(f"{path} must stay as it is while methods are compared; got other content. Run it again.")
     data = load_tabular(wanted["dataset"] if path is None else path, target=wanted["target"], ids=wanted["ids"])
-    data = replace(data, ids=np.arange(len(data)))
+    names, data = data.ids, replace(data, ids=np.arange(len(data)))
     data = sample_rows(data, TABLE_ROWS, seed=SPLIT_SEED) if len(data) > TABLE_ROWS else data
     is_chosen = _choose(data, wanted["forget"], path) if isinstance(wanted["forget"], str) else None
     groups, features = None, data.features
@@ -80,6 +82,7 @@ def load_table(wanted: Mapping[str, Any], path: Path | None) -> CompareData:
         groups=None if groups is None else groups[order],
         n_train=len(train),
         n_classes=len(data.classes),
+        ids=names[data.ids[order]],
         is_chosen=None if is_chosen is None else is_chosen[order],
     )
 

@@ -14,7 +14,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from ruler.core.types import IndexArray, Predictions
+from ruler.auditing.findings import Report
+from ruler.core.types import Embeddings, IndexArray, Predictions
 from ruler.experiment.cell import Scores, Workplace
 from ruler.experiment.compare.data import CompareData, load_table
 from ruler.experiment.compare.settings import list_needed
@@ -135,6 +136,7 @@ class CompareEngine(DiagnosticEngine):
         self._metrics: tuple[str, ...] = tuple(recipe["metrics"])
         self._needed = list_needed(self._metrics)
         super().__init__(job, workplace)
+        self._reports = workplace.reports
         self._reference = cache(self._make_reference)
 
     def _load(self, cell: Cell, workplace: Workplace) -> CompareData:
@@ -142,6 +144,11 @@ class CompareEngine(DiagnosticEngine):
 
     def _make_trainer(self, workplace: Workplace) -> CompareTrainer:
         return CompareTrainer(self._data, self._device)
+
+    def measure_original(self, cell: Cell) -> AuditableModel:
+        """Measure the original model of the cell's seed."""
+        found = super().measure_original(cell)
+        return replace(found, name=cell.name) if cell.method == "original" else found
 
     def measure_oracle(self, cell: Cell, seed: int) -> AuditableModel:
         """Measure the oracle; the original is trained before, so that the oracle's time has no start of torch in it."""
@@ -158,7 +165,15 @@ class CompareEngine(DiagnosticEngine):
             "retraining_s": self._trainer.tell_training_s(len(partition.retain)),
         }
         measured = self._measure(shared, model, find_draw(cell))
-        return replace(measured, alone=measured.alone | took)
+        return replace(measured, alone=measured.alone | took, name=cell.name)
+
+    def _keep(self, report: Report, model: AuditableModel) -> None:
+        """Save the report of an audit, if asked to."""
+        if self._reports is not None and model.name:
+            report.save(self._reports / model.name)
+
+    def _gather(self, outputs: ModelOutputs, part: IndexArray) -> Embeddings:
+        return replace(super()._gather(outputs, part), ids=self._data.ids[part])
 
     def _measure(
         self,

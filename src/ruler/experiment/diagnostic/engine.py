@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from ruler.auditing import AuditSettings, audit_evidence, gather_evidence
 from ruler.auditing.contrasts import OWN
+from ruler.auditing.findings import Report
 from ruler.core.arithmetic import similarity_of_unit_rows
 from ruler.core.types import Embeddings, IndexArray, Partition
 from ruler.experiment.cell import (
@@ -63,11 +64,13 @@ class AuditableModel(MeasuredModel):
         sides: Forget, retain and held-out records with their losses, labels and groups.
         layers: Forget and held-out records by layer, where all layers were read.
         given: What peers' metrics are computed from, for language models.
+        name: Of the cell whose audit is saved; empty if it is not.
     """
 
     sides: tuple[Embeddings, ...]
     layers: Mapping[str, tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]] = field(default_factory=dict)
     given: Mapping[str, Any] = field(default_factory=dict)
+    name: str = ""
 
 
 class DiagnosticEngine:
@@ -147,6 +150,7 @@ class DiagnosticEngine:
         search = partial(find_neighbors, device=self._device)
         evidence = gather_evidence(**sides, settings=_AUDIT_SETTINGS, search=search)
         report = audit_evidence(evidence, outputs=outputs, contrasts=OWN)
+        self._keep(report, known["unlearned"])
         found: Scores = {"verdict": report.verdict}
         deciding = {name: metric for name, metric in report.metrics.items() if OWN[name].decides}
         for name, metric in deciding.items():
@@ -159,6 +163,9 @@ class DiagnosticEngine:
         if report.damage is not None:
             found |= {"damage_similarity": report.damage.similarity, "damage_skill": report.damage.skill}
         return found | compare_layers(known["unlearned"], known["oracle"]) | self._measure_peers(known)
+
+    def _keep(self, report: Report, model: AuditableModel) -> None:
+        """Do something with the whole report of a model: nothing, since rows hold what studies need."""
 
     def _measure_peers(self, known: Mapping[str, AuditableModel]) -> Scores:
         return measure_rivals(known)

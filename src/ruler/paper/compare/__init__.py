@@ -13,7 +13,7 @@ from ruler.experiment.executors import InlineExecutor, LocalExecutor
 from ruler.experiment.run import RESULTS_FILE, Progress, RunSettings, Summary, gather_inputs, run_cells
 from ruler.experiment.store import load_results
 from ruler.paper.compare.page import render_page
-from ruler.paper.compare.table import gather_runs, list_missing, summarise, to_csv, to_latex
+from ruler.paper.compare.table import REPORTS, gather_runs, list_missing, summarise, to_csv, to_latex
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,8 +27,8 @@ class Comparison:
 
     Args:
         runs: One row per method, its settings, seed and draw of a forget set: verdict, by which contrasts the audit
-            could see the forget records at all (``seen``), its effects, accuracies, cost beside retraining, peers'
-            metrics.
+            could see the forget records at all (``seen``), where its report lies in ``out`` if it was saved, effects,
+            accuracies, cost beside retraining, peers' metrics.
         table: One row per method and its settings: means over runs, with 95% intervals (``_low``, ``_high``).
         missing: One row per number that has no value: method, metric, reason, and in how many runs.
         settings: What was compared.
@@ -64,6 +64,7 @@ def compare(
     out: str | os.PathLike[str] = "ruler-compare",
     jobs: int | None = None,
     device: str = "cpu",
+    reports: bool = False,
     progress: bool = False,
 ) -> Comparison:
     """Which method makes this data forgotten, at what price, and what do all metrics say of it?
@@ -89,6 +90,7 @@ def compare(
         jobs: Worker processes; None takes one per core. 1 stays in this process, which knows methods and metrics that
             this session has registered.
         device: ``cpu`` or ``cuda``.
+        reports: Save the report of every audit that is run, too; the page links to them.
         progress: Show on stderr how far it is.
 
     Raises:
@@ -121,7 +123,7 @@ def compare(
         training=dict(training or {}),
         **({} if architecture is None else {"architecture": architecture}),
     )
-    return run_comparison(settings, Path(out), jobs=jobs, device=device, progress=progress)
+    return run_comparison(settings, Path(out), jobs=jobs, device=device, reports=reports, progress=progress)
 
 
 def run_comparison(
@@ -130,6 +132,7 @@ def run_comparison(
     *,
     jobs: int | None = None,
     device: str = "cpu",
+    reports: bool = False,
     progress: bool = False,
 ) -> Comparison:
     """Run what the settings, or a TOML file with them, ask for; see `compare`."""
@@ -138,7 +141,13 @@ def run_comparison(
         gather_inputs([wanted.dataset])
     cells = wanted.list_cells(wanted.load().n_train)
     executor = InlineExecutor() if jobs == 1 else LocalExecutor(n_jobs=jobs)
-    run = RunSettings(out=out, executor=executor, device=device, table=wanted.path and wanted.path.resolve())
+    run = RunSettings(
+        out=out,
+        executor=executor,
+        device=device,
+        table=wanted.path and wanted.path.resolve(),
+        reports=(out / REPORTS).resolve() if reports else None,
+    )
     with show_progress("comparing", total=1.0) as advance:
         done = 0.0
 
@@ -150,6 +159,7 @@ def run_comparison(
 
         summary = run_cells(cells, run, on_progress=show)
     runs = gather_runs(load_results(out / RESULTS_FILE), cells, summary.failures)
+    runs["report"] = [place if (out / place / "report.html").is_file() else "" for place in runs["report"]]
     metrics = wanted.list_metrics()
     found = Comparison(runs, summarise(runs, metrics), list_missing(runs), wanted, summary, out)
     write_atomically(out / "compare.csv", to_csv(found.table, found.missing))

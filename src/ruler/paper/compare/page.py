@@ -136,11 +136,11 @@ def _colour(method: str) -> str:
     return METHODS[method].colour if method in METHODS else "#777777"
 
 
-def _list_verdicts(runs: "pd.DataFrame", places: list[dict[Any, Any]]) -> list[tuple[str, list[str]]]:
-    """Per method and settings, the verdict of every seed and draw."""
+def _list_verdicts(runs: "pd.DataFrame", places: list[dict[Any, Any]]) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Per method and settings, the verdict of every seed and draw, and where the audit's report lies."""
     found = []
     for title, part in runs.groupby("title", sort=False):
-        of_place = {(run["seed"], run["draw"]): run["verdict"] for run in part.to_dict("records")}
+        of_place = {(run["seed"], run["draw"]): (run["verdict"], run["report"]) for run in part.to_dict("records")}
         found.append((str(title), [of_place[place["seed"], place["draw"]] for place in places]))
     return found
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FAILED = "failed"
+REPORTS = "reports"
 DECIDING = ("m2", "m4", "norm", "loss")
 
 
@@ -80,7 +81,14 @@ def _read_run(cell: Cell, row: Mapping[str, Any] | None, error: str) -> dict[str
     options = json.loads(cell.options) if cell.options else {}
     settings = ", ".join(f"{name}={value}" for name, value in options.items())
     title = title_of(cell.method) + (f" ({settings})" if settings else "")
-    head = {"method": cell.method, "title": title, "settings": settings, "seed": cell.seed, "draw": cell.forget_seed}
+    head: dict[str, Any] = {
+        "method": cell.method,
+        "title": title,
+        "settings": settings,
+        "seed": cell.seed,
+        "draw": cell.forget_seed,
+    }
+    head["report"] = f"{REPORTS}/{cell.name}"
     metrics = json.loads(cell.recipe)["metrics"]
     if row is None:
         nothing = dict.fromkeys((*OWN, *metrics), math.nan)

@@ -67,7 +67,7 @@ class Progress:
     """How far a run is.
 
     Args:
-        share: Of the expected work of this run, from 0 to 1.
+        share: Of the expected work of all cells, from 0 to 1; a resumed run begins above 0.
         left_s: Expected seconds to its end; None while nothing is known.
     """
 
@@ -156,8 +156,9 @@ def run_cells(
         pending = subtract(cells, store.list_finished())
         jobs = group_jobs(pending)
         prepare(store, pending)
-        watch = _Watch(store, jobs, n_before=len(cells) - len(pending), on_progress=on_progress)
+        watch = _Watch(store, group_jobs(cells), on_progress=on_progress)
         if jobs:
+            watch.look()  # a resumed run begins where the last one ended
             settings.executor.run(jobs, settings.workplace, store, on_tick=watch.look)
         watch.look(is_last=True)
         left = {cell.key: cell for cell in subtract(pending, store.list_finished())}
@@ -227,11 +228,10 @@ def _resolve_model(kind: str, name: str | None) -> "LanguageModel":
 class _Watch:
     """Reads progress off the store; cells count by the expected work of their jobs."""
 
-    def __init__(
-        self, store: ResultStore, jobs: Sequence[Job], *, n_before: int, on_progress: Callable[[Progress], None]
-    ) -> None:
-        self._store, self._n_before, self._on_progress = store, n_before, on_progress
+    def __init__(self, store: ResultStore, jobs: Sequence[Job], *, on_progress: Callable[[Progress], None]) -> None:
+        self._store, self._on_progress = store, on_progress
         self._cost = {cell.key: job.cost / len(job.cells) for job in jobs for cell in job.cells}
+        self._before = store.list_finished() & self._cost.keys()
         self._started_s, self._next_s = time.monotonic(), 0.0
 
     def look(self, *, is_last: bool = False) -> None:
@@ -241,12 +241,12 @@ class _Watch:
             return
         self._next_s = now_s + _LOOK_EVERY_S
         done = self._store.list_finished() & self._cost.keys()
-        total = sum(self._cost.values())
-        share = sum(self._cost[key] for key in done) / total if len(done) < len(self._cost) else 1.0
+        left = sum(self._cost[key] for key in self._cost.keys() - done)
+        new = sum(self._cost[key] for key in done - self._before)
+        share = 1 - left / sum(self._cost.values()) if left else 1.0
         elapsed_s = now_s - self._started_s
-        left_s = elapsed_s * (1 - share) / share if share else None
-        n_cells = self._n_before + len(self._cost)
-        self._on_progress(Progress(self._n_before + len(done), n_cells, share, elapsed_s, left_s))
+        left_s = elapsed_s * left / new if new else None if left else 0.0  # by the pace of this run
+        self._on_progress(Progress(len(done), len(self._cost), share, elapsed_s, left_s))
 
 
 def list_exported(studies: Sequence[StudySettings]) -> list[Cell]:

@@ -13,6 +13,8 @@ import pandas as pd
 import pytest
 
 import ruler
+from ruler.core.errors import InputError
+from ruler.data import DATASETS, ImageData, ImageSet, ImageSplit, register_dataset
 from ruler.metrics.peers import PEERS, Peer, PeerValue
 from ruler.unlearning import METHODS
 
@@ -177,3 +179,32 @@ def test_a_method_that_fails_is_a_row_with_its_reason(folder: Path) -> None:
     assert "n_layers must be at most" in found.missing.set_index("metric").loc["verdict", "reason"]
     assert "failed" in (folder / "failed" / "compare.html").read_text()
     assert set(found.missing["metric"]) >= {"intervals"}
+
+
+def test_images_by_name_are_compared_too(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+
+    def draw(n: int) -> ImageData:
+        target = rng.integers(0, 2, n)
+        images = rng.integers(0, 120, (n, 8, 8, 1)) + 100 * target[:, None, None, None]
+        return ImageData("dots", images.astype(np.uint8), target, ("dark", "bright"), np.arange(n))
+
+    if "dots_of_tests" not in DATASETS:
+        parts = ImageSplit(draw(120), draw(60))
+        shape = {"image_shape": (8, 8, 1), "n_train": 120, "n_test": 60}
+        register_dataset(ImageSet(key="dots_of_tests", title="Dots", read=lambda: parts, **shape))
+    found = ruler.compare(
+        "dots_of_tests",
+        forget="class == bright",
+        methods=["retrain", "random_labels"],
+        metrics=["cka"],
+        seeds=1,
+        training={"epochs": 1},
+        out=tmp_path,
+        jobs=1,
+    )
+    assert found.summary.failures == {}
+    assert found.settings.model == "small_cnn"
+    assert found.table["method"].tolist() == ["original", "retrain", "random_labels"]
+    with pytest.raises(InputError, match="a share or"):
+        ruler.compare("dots_of_tests", forget="shape == round", out=tmp_path, jobs=1)

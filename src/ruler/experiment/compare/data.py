@@ -1,7 +1,7 @@
-"""A table by name or of the user's own -> records to train on and to hold out, and which of them are forgotten."""
+"""Data by name, or a table of the user's own -> records to train on, to hold out and to forget."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,17 @@ from ruler.core.files import hash_file
 from ruler.core.readers.tables import read_table
 from ruler.core.registry import Registry
 from ruler.core.types import IndexArray, Partition
-from ruler.data import TabularData, load_tabular, partition_classes, partition_groups, sample_rows
+from ruler.data import (
+    DATASETS,
+    TabularData,
+    load_dataset,
+    load_tabular,
+    partition_classes,
+    partition_groups,
+    sample_rows,
+)
 from ruler.data.split import draw_split
-from ruler.experiment.diagnostic.data import SPLIT_SEED, TABLE_ROWS, DiagnosticData
+from ruler.experiment.diagnostic.data import SPLIT_SEED, TABLE_ROWS, DiagnosticData, load_data
 
 HELD_OUT = 0.2
 _LEAST_CONTROL = 10  # held-out records like the forgotten ones; with fewer, all held-out records are the control
@@ -45,6 +53,22 @@ class CompareData(DiagnosticData):
         if self.is_chosen is None or self.is_chosen[held_out].sum() < _LEAST_CONTROL:
             return held_out
         return held_out[self.is_chosen[held_out]]
+
+
+def load_compared(wanted: Mapping[str, Any], path: Path | None) -> CompareData:
+    """Load what is compared; arguments and errors as `load_table`."""
+    if path is not None or DATASETS[wanted["dataset"]].kind == "table":
+        return load_table(wanted, path)
+    data, condition, is_chosen = load_data(wanted["dataset"]), wanted["forget"], None
+    if isinstance(condition, str):
+        column, _, value = (part.strip() for part in condition.partition("=="))
+        if column != "class":
+            raise InputError(f'forget must be a share or "class == LABEL" for images; got {condition!r}.')
+        loaded: Any = load_dataset(wanted["dataset"])
+        labels = getattr(loaded, "train", loaded).classes
+        is_chosen = np.asarray(data.labels == Registry("class", {label: n for n, label in enumerate(labels)})[value])
+    known = {entry.name: getattr(data, entry.name) for entry in fields(DiagnosticData)}
+    return CompareData(**known, ids=np.arange(len(data.inputs)), is_chosen=is_chosen)
 
 
 def load_table(wanted: Mapping[str, Any], path: Path | None) -> CompareData:

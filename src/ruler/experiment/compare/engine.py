@@ -17,8 +17,9 @@ from torch import nn
 from ruler.auditing.findings import Report
 from ruler.core.types import Embeddings, IndexArray, Predictions
 from ruler.experiment.cell import Scores, Workplace
-from ruler.experiment.compare.data import CompareData, load_table
+from ruler.experiment.compare.data import CompareData, load_compared
 from ruler.experiment.compare.settings import list_needed
+from ruler.experiment.diagnostic import trainers
 from ruler.experiment.diagnostic.engine import (
     AUDITED_ROWS,
     AUDITED_SEED,
@@ -29,15 +30,14 @@ from ruler.experiment.diagnostic.engine import (
     find_draw,
     strip_method,
 )
-from ruler.experiment.diagnostic.trainers import LOSS_BOUND, TRAINING, ClassifierTrainer, ModelOutputs, repeat_exactly
+from ruler.experiment.diagnostic.trainers import LOSS_BOUND, ClassifierTrainer, ModelOutputs, repeat_exactly
 from ruler.experiment.grid import Cell, Job
 from ruler.metrics.peers import PEERS
-from ruler.models import MODELS
-from ruler.training.classifier import predict, train_classifier
+from ruler.training.classifier import predict
 from ruler.training.loop import optimize
 from ruler.training.settings import TrainingSettings
 from ruler.training.steps import cross_entropy
-from ruler.unlearning import METHODS, UnlearningSettings, unlearn
+from ruler.unlearning import METHODS, UnlearningSettings
 from ruler.unlearning.distillation import make_random_teacher
 
 RELEARN_EPOCHS = 10
@@ -48,7 +48,7 @@ _LAYER = "representation"
 def choose_training(cell: Cell) -> TrainingSettings:
     """The settings that a cell's original and oracle are trained with."""
     changes: dict[str, Any] = json.loads(cell.recipe)["training"]
-    return replace(TRAINING[cell.architecture], **{"batch_size": cell.batch_size} | changes)
+    return replace(trainers.choose_training(cell), **changes)
 
 
 def choose_unlearning(cell: Cell) -> UnlearningSettings:
@@ -73,9 +73,11 @@ class CompareTrainer(ClassifierTrainer):
         seconds: (seed, number of records) -> what training took: of the processor, or of the clock on a GPU.
     """
 
+    choose_training = staticmethod(choose_training)
+    choose_unlearning = staticmethod(choose_unlearning)
+
     def __init__(self, data: CompareData, device: str) -> None:
         super().__init__(data, device)
-        self._shape, self._n_classes = data.inputs.shape[1:], data.n_classes
         self.seconds: dict[tuple[int, int], float] = {}
 
     def tell_s(self) -> float:
@@ -92,21 +94,15 @@ class CompareTrainer(ClassifierTrainer):
     def train(self, cell: Cell, rows: IndexArray, seed: int) -> nn.Module:
         """Train a classifier of the cell's architecture."""
         started_s = self.tell_s()
-        with repeat_exactly(self._device):
-            model = train_classifier(
-                lambda: MODELS[cell.architecture](self._shape, self._n_classes).to(self._device),
-                self.pair(rows),
-                seed=seed,
-                settings=choose_training(cell),
-            )
+        model = super().train(cell, rows, seed)
         self.seconds[seed, len(rows)] = self.tell_s() - started_s
         return model
 
     def unlearn(self, cell: Cell, model: nn.Module, forget: IndexArray, retain: IndexArray) -> nn.Module:
-        """Apply the cell's method to the classifier."""
-        settings = choose_unlearning(cell)
-        with repeat_exactly(self._device):
-            return unlearn(cell.method, model, forget=self.pair(forget), retain=self.pair(retain), settings=settings)
+        """Apply the cell's method to the classifier; retraining is the oracle's training from another seed."""
+        if cell.method == "retrain" and not cell.options:
+            return super().train(cell, retain, OTHER_SEED + cell.seed)
+        return super().unlearn(cell, model, forget, retain)
 
     def relearn(self, cell: Cell, model: nn.Module, forget: IndexArray) -> list[float]:
         """Accuracy on the forget records after 0, 1, 2, ... epochs of training on them alone."""
@@ -118,8 +114,9 @@ class CompareTrainer(ClassifierTrainer):
             found.append(float((answers.logits.argmax(1) == answers.labels).mean()))
 
         look()
-        settings = replace(choose_training(cell), epochs=RELEARN_EPOCHS, schedule="constant", loss_bound=LOSS_BOUND)
-        with repeat_exactly(self._device):
+        settings = replace(choose_training(cell), epochs=RELEARN_EPOCHS, schedule="constant", augment="none")
+        settings = replace(settings, loss_bound=LOSS_BOUND)
+        with repeat_exactly(self._device, has_pooling=self._is_of_images):
             optimize(student, cross_entropy, {"retain": records}, settings, seed=cell.seed, on_epoch=look)
         return found
 
@@ -140,7 +137,7 @@ class CompareEngine(DiagnosticEngine):
         self._reference = cache(self._make_reference)
 
     def _load(self, cell: Cell, workplace: Workplace) -> CompareData:
-        return load_table(self._recipe["data"], workplace.table)
+        return load_compared(self._recipe["data"], workplace.table)
 
     def _make_trainer(self, workplace: Workplace) -> CompareTrainer:
         return CompareTrainer(self._data, self._device)

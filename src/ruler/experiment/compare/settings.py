@@ -14,9 +14,9 @@ from ruler.core.optional import load_optional
 from ruler.core.readers.documents import read_toml
 from ruler.core.readers.tables import TABLE_SUFFIXES
 from ruler.core.registry import Registry
-from ruler.data import TabularSet
+from ruler.data import DATASETS, TabularSet
 from ruler.data.sources import resolve
-from ruler.experiment.compare.data import CompareData, load_table
+from ruler.experiment.compare.data import CompareData, load_compared
 from ruler.experiment.grid import Cell
 from ruler.experiment.settings import PAPER_FORGET_SEED
 from ruler.metrics.peers import PEERS, PREFIXES
@@ -33,7 +33,8 @@ GIVEN = (
 MEASURED = ("oracle_", "original_", "random_", "oracles_", "originals_")
 """Whose numbers are measured besides; the method is not repeated on other originals (``shadows_``)."""
 
-_SMALLEST_BATCH, _LARGEST_BATCH, _STEPS = 16, 256, 16
+_SMALLEST_BATCH, _STEPS = 16, 16
+_LARGEST_BATCH = {"rows": 256, "images": 128}
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class CompareSettings:
     """Everything that decides the numbers of a comparison.
 
     Args:
-        dataset: Key of a table, or the path of a .csv, .csv.gz or .parquet file.
+        dataset: Key of a table, of images or of faces, or the path of a .csv, .csv.gz or .parquet file.
         target: Column with the classes; for a file.
         ids: Column with the records' names, which is no feature; for a file.
         groups: Column that says whose record it is, which is no feature; for a file. Whole groups are forgotten and
@@ -53,7 +54,7 @@ class CompareSettings:
             method for classifiers.
         metrics: Peers' metrics by name; None takes all that classifiers can give what they need.
         seeds: How many original models, each with an oracle of the same seed.
-        architecture: Of the models.
+        architecture: Of the models; None takes the MLP for tables, and the dataset's first for images.
         training: How originals and oracles are trained, where not by default.
 
     Example:
@@ -71,7 +72,7 @@ class CompareSettings:
     methods: list[str] | dict[str, dict[str, Any]] | None = None
     metrics: list[str] | None = None
     seeds: int = 3
-    architecture: str = "tabular_mlp"
+    architecture: str | None = None
     training: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -79,9 +80,17 @@ class CompareSettings:
             check_number(getattr(self, name), name, minimum=1, is_whole=True)
         if isinstance(self.forget, str) and self.draws > 1:
             raise InputError(f"draws must be 1 for {self.forget!r}, which leaves nothing to draw; got {self.draws}.")
-        if MODELS[self.architecture].takes != "rows":
-            fitting = ", ".join(name for name, entry in MODELS.items() if entry.takes == "rows")
-            raise InputError(f"architecture must be for tables: {fitting}; got {self.architecture!r}.")
+        kind = DATASETS[self.dataset].kind if self.dataset in DATASETS else "table"
+        if kind not in ("table", "images", "faces"):
+            raise InputError(f"dataset must be a table, images or faces; got {self.dataset!r}, of kind {kind}.")
+        if kind != "table" and (self.target or self.ids or self.groups):
+            raise InputError(f"target, ids and groups must be omitted for {self.dataset}; they are for your own file.")
+        takes = "rows" if kind == "table" else "images"
+        if MODELS[self.model].takes != takes:
+            fitting = ", ".join(name for name, entry in MODELS.items() if entry.takes == takes)
+            raise InputError(
+                f"architecture must be for {kind.removesuffix('s')}s: {fitting}; got {self.architecture!r}."
+            )
         _check_fields(self.training, TrainingSettings, "training")
         TrainingSettings(**self.training)
         for name in self.metrics or ():
@@ -89,14 +98,22 @@ class CompareSettings:
         list(self._list_variants())
 
     @property
+    def model(self) -> str:
+        """The architecture, by default the first for the kind of data."""
+        is_table = self.dataset not in DATASETS or DATASETS[self.dataset].kind == "table"
+        return self.architecture or ("tabular_mlp" if is_table else DATASETS[self.dataset].architectures[0])
+
+    @property
     def path(self) -> Path | None:
         """The file of a dataset of the user's own."""
+        if self.dataset in DATASETS:
+            return None
         found = resolve(self.dataset, TabularSet, TABLE_SUFFIXES)
         return found if isinstance(found, Path) else None
 
     def load(self) -> CompareData:
         """Read the records and the forget set, or say what is wrong with them."""
-        return load_table(self.describe_data(), self.path)
+        return load_compared(self.describe_data(), self.path)
 
     def describe_data(self) -> dict[str, Any]:
         """What decides the records of a comparison: the content of a file, not where it lies."""
@@ -125,9 +142,9 @@ class CompareSettings:
             method="original",
             forget_fraction=0.0 if isinstance(self.forget, str) else self.forget,
             seed=0,
-            batch_size=self.training.get("batch_size") or choose_batch(n_train),
+            batch_size=self.training.get("batch_size") or choose_batch(n_train, self.model),
             engine="compare",
-            architecture=self.architecture,
+            architecture=self.model,
             recipe=json.dumps({**content, "metrics": self.list_metrics()}, sort_keys=True),
         )
         values = asdict(common)
@@ -158,14 +175,15 @@ class CompareSettings:
                 yield name, json.dumps(options, sort_keys=True) if options else ""
 
 
-def choose_batch(n_train: int) -> int:
-    """Batch size of training and unlearning: 256, or a sixteenth of the records if that is less, but at least 16.
+def choose_batch(n_train: int, architecture: str = "tabular_mlp") -> int:
+    """Batch size of training and unlearning: 256 (128 for images), or a sixteenth of the records; at least 16.
 
     Example:
         >>> choose_batch(455), choose_batch(100_000)
         (28, 256)
     """
-    return min(_LARGEST_BATCH, max(_SMALLEST_BATCH, n_train // _STEPS))
+    most = _LARGEST_BATCH[MODELS[architecture].takes]
+    return min(most, max(_SMALLEST_BATCH, n_train // _STEPS))
 
 
 def _check_fields(given: Mapping[str, Any], kind: Any, what: str) -> None:

@@ -5,7 +5,7 @@ print that text was trained for three epochs of 1,000 sentences at batch 16 and 
 unlearned at 5e-5; that is how its authors ran it. All else is our choice, with its reason beside it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
@@ -178,6 +178,9 @@ class ClassifierTrainer(WithoutPeers):
         device: Where models and records lie.
     """
 
+    choose_training: Callable[[Cell], TrainingSettings] = staticmethod(choose_training)
+    choose_unlearning: Callable[[Cell], UnlearningSettings] = staticmethod(choose_unlearning)
+
     def __init__(self, data: DiagnosticData, device: str) -> None:
         assert data.labels is not None
         distinct, place = data.distinct
@@ -203,11 +206,11 @@ class ClassifierTrainer(WithoutPeers):
             return model.to(self._device, **self._layout)
 
         with repeat_exactly(self._device, has_pooling=self._is_of_images):
-            return train_classifier(build, self.pair(rows), seed=seed, settings=choose_training(cell))
+            return train_classifier(build, self.pair(rows), seed=seed, settings=self.choose_training(cell))
 
     def unlearn(self, cell: Cell, model: nn.Module, forget: IndexArray, retain: IndexArray) -> nn.Module:
         """Apply the cell's method to the classifier."""
-        settings = choose_unlearning(cell)
+        settings = self.choose_unlearning(cell)
         with repeat_exactly(self._device, has_pooling=self._is_of_images):
             return unlearn(cell.method, model, forget=self.pair(forget), retain=self.pair(retain), settings=settings)
 

@@ -75,7 +75,8 @@ def compare(
     resumes: what is in ``out`` is not run twice.
 
     Args:
-        dataset: Key of a table (``"adult"``), or a path to a .csv, .csv.gz or .parquet file of your own.
+        dataset: Key of a table (``"adult"``), of images or of faces, or a path to a .csv, .csv.gz
+            or .parquet file of your own.
         target: Column with the classes; for a file.
         ids: Column with the records' names, kept out of the features; for a file.
         groups: Column that says whose record it is, kept out of the features; for a file. Whole groups are forgotten.
@@ -84,7 +85,8 @@ def compare(
         methods: Names, or names with settings; a list as a setting tries each value. None takes all for classifiers.
         metrics: Peers' metrics by name; None takes all that classifiers give what they need.
         seeds: Number of originals.
-        architecture: ``tabular_mlp`` by default, ``residual_mlp`` or ``ft_transformer``.
+        architecture: ``tabular_mlp`` (default for tables), ``residual_mlp`` or ``ft_transformer``; ``small_cnn``
+            (default for images) or ``resnet18``.
         training: Fields of `TrainingSettings` that differ from the architecture's own.
         out: Folder for the results.
         jobs: Worker processes; None takes one per core. 1 stays in this process, which knows methods and metrics that
@@ -121,7 +123,7 @@ def compare(
         metrics=None if metrics is None else list(metrics),
         seeds=seeds,
         training=dict(training or {}),
-        **({} if architecture is None else {"architecture": architecture}),
+        architecture=architecture,
     )
     return run_comparison(settings, Path(out), jobs=jobs, device=device, reports=reports, progress=progress)
 

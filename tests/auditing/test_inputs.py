@@ -63,6 +63,9 @@ EMBEDDINGS = {
     "too few names": "audit((forget, retain), ids=names[:5])",
     "a file that is not there": "audit(('model/forgot.npy', 'model/retain.npy'))",
     "a folder without retain records": "audit('half')",
+    "a file with the weights of a model": "audit(('model/weights.pt', 'model/retain.npy'))",
+    "a file with a sparse matrix": "audit(('model/sparse.npz', 'model/retain.npy'))",
+    "a parquet file with a column of vectors by another name": "audit(('model/vec.parquet', 'model/retain.npy'))",
 }
 MODELS = {
     "a pair (X, y)": "audit_models(model, forget=(x, y), retain=(x2, y2))",
@@ -76,6 +79,9 @@ MODELS = {
     "one number, real targets": "audit_models(one_logit, forget=(x, x[:, 0]), retain=(x2, x2[:, 0]))",
     "a shuffled DataLoader": "audit_models(model, forget=DataLoader(TensorDataset(x), shuffle=True), retain=x2)",
     "a batch of nested dicts": "audit_models(two_inputs, forget=[{'a': {'ids': x[0]}, 'b': x[0]}], retain=x2)",
+    "nested dicts of columns": "audit_models(two_inputs, forget={'a': {'ids': x}, 'b': x}, retain=x2)",
+    "a sparse matrix": "audit_models(model, forget=scipy.sparse.csr_matrix(x), retain=x2)",
+    "a pandas DataFrame": "audit_models(model, forget=pd.DataFrame(forget), retain=x2)",
     "keys that the model does not take": "audit_models(two_inputs, forget={'a': x, 'c': x}, retain=x2)",
     "texts": "audit_models(model, forget=['a', 'b'], retain=x2)",
     "inputs of the wrong width": "audit_models(model, forget=x[:, :3], retain=x2)",
@@ -117,6 +123,9 @@ def given(tmp_path_factory):
     ):
         (folder / model).mkdir(exist_ok=True)
         np.save(folder / model / f"{side}.npy", rows)
+    torch.save(_build(2)[:1].state_dict(), folder / "model" / "weights.pt")
+    scipy.sparse.save_npz(folder / "model" / "sparse.npz", scipy.sparse.csr_matrix(forget))
+    pd.DataFrame({"vec": list(forget)}).to_parquet(folder / "model" / "vec.parquet")
     table = pd.DataFrame(forget, columns=list("abcd")).assign(id=names)
     libraries = {"np": np, "pd": pd, "pa": pa, "torch": torch, "datasets": datasets, "scipy": scipy}
     loaders = {"DataLoader": DataLoader, "TensorDataset": TensorDataset, "Embeddings": ruler.Embeddings}

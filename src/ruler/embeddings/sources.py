@@ -66,6 +66,10 @@ def open_source(data: Any, signature: ForwardSignature, batch_size: int, *, by_l
         data = DataLoader(data, batch_size=batch_size)
     if isinstance(data, DataLoader):
         return _open_loader(data, signature)
+    if hasattr(data, "toarray") and hasattr(data, "nnz"):
+        raise InputError(
+            f"data must be dense; got a sparse {type(data).__name__} of shape {data.shape}. Give its .toarray()."
+        )
     if isinstance(data, Mapping):
         return _open_columns(data, signature, batch_size, by_length=by_length)
     if _is_array(data) or (isinstance(data, tuple) and data and all(map(_is_array, data))):
@@ -100,6 +104,13 @@ def check_repeatable(source: Source, first: Batch) -> None:
 
 def _open_columns(data: Any, signature: ForwardSignature, batch_size: int, *, by_length: bool = False) -> Source:
     columns, labels, marks = signature.pick(data), signature.pick_label(data), signature.pick_marks(data)
+    nested = next((key for key, value in columns.items() if isinstance(value, Mapping)), None)
+    if nested is not None:
+        keys = ", ".join(map(str, columns[nested]))[:80]
+        raise InputError(
+            f"data must hold one array per input of the model; got a dict under {nested!r}. "
+            f"Records must be flat: give its parts ({keys}) as keys of the data itself."
+        )
     if any(getattr(value, "ndim", 1) == 0 for value in columns.values()):
         raise InputError("data must have one row per record; got a single number. Give arrays (n, ...).")
     lengths = {key: len(value) for key, value in columns.items()}

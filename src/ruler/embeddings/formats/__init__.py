@@ -108,6 +108,14 @@ def pick_matrix(n_dims_of: Mapping[str, int], path: Path, beside: Collection[str
     named = find_named(n_dims_of, path)
     if named is not None:
         return named
+    weight = next((name for name in n_dims_of if name.endswith((".weight", ".bias"))), None)
+    if weight is not None:
+        raise FileFormatError(
+            f"{path} must hold embeddings; got the weights of a model, such as {weight[:80]!r}. Name the checkpoint in "
+            "a TOML file under [models], or embed the records and save the rows."
+        )
+    if {"indptr", "indices", "data"} <= n_dims_of.keys():
+        raise FileFormatError(f"{path} must hold a dense array; got a sparse matrix. Save its .toarray().")
     matrices = [name for name, n_dims in n_dims_of.items() if n_dims == 2 and name not in beside]
     if len(matrices) != 1:
         raise FileFormatError(

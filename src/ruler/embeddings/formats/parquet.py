@@ -18,7 +18,7 @@ from ruler.core.optional import load_optional
 from ruler.core.readers.bounds import pack_texts
 from ruler.core.readers.tables import ParquetTable, open_parquet
 from ruler.core.types import Embeddings
-from ruler.embeddings.formats import BESIDE_NAMES, Opened, beside_of, find_beside, find_named
+from ruler.embeddings.formats import BESIDE_NAMES, MATRIX_NAMES, Opened, beside_of, find_beside, find_named
 
 _ROWS_AT_ONCE = 8192
 
@@ -157,6 +157,10 @@ def _columns(batch: Any, names: Sequence[str], path: Path) -> npt.NDArray[Any]:
         if batch.column(name).null_count:
             raise FileFormatError(f"{path} must hold no nulls; got some in column {name!r}. Drop these records.")
         columns.append(batch.column(name).to_numpy(zero_copy_only=False))
+        if "list" in str(batch.schema.field(name).type):
+            raise FileFormatError(
+                f"{path} must name its column of vectors one of {', '.join(MATRIX_NAMES)}; got {name!r}. Rename it."
+            )
         if columns[-1].dtype.kind not in "fiub":
             raise FileFormatError(
                 f"{path} must be numeric but for its {', '.join(BESIDE_NAMES)}; got column {name!r} of "

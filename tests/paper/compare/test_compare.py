@@ -181,6 +181,29 @@ def test_a_method_that_fails_is_a_row_with_its_reason(folder: Path) -> None:
     assert set(found.missing["metric"]) >= {"intervals"}
 
 
+def test_whole_groups_are_forgotten_in_several_draws(folder: Path) -> None:
+    frame = pd.read_csv(folder / "own.csv")
+    frame["person"] = np.repeat([f"p{i}" for i in range(40)], 4)
+    frame.to_csv(folder / "grouped.csv", index=False)
+    found = ruler.compare(
+        folder / "grouped.csv",
+        target="sick",
+        groups="person",
+        methods=["retrain"],
+        metrics=["linear_probe"],
+        seeds=2,
+        draws=2,
+        training={"epochs": 1},
+        out=folder / "grouped",
+        jobs=1,
+    )
+    assert found.runs["draw"].nunique() == 2
+    assert (found.runs["n_forget"] % 4 == 0).all()
+    row, part = found.table.iloc[1], found.runs[found.runs["method"] == "retrain"]
+    error = sum(part.groupby(factor)["m4"].mean().var(ddof=1) / 2 for factor in ("seed", "draw"))
+    assert row.m4_high - row.m4 == pytest.approx(12.7062 * math.sqrt(error), rel=1e-5)  # one degree of freedom
+
+
 def test_images_by_name_are_compared_too(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
 

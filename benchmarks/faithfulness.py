@@ -39,6 +39,7 @@ from ruler.experiment.diagnostic.trainers import TRAINING, ModelOutputs, repeat_
 from ruler.experiment.grid import Cell
 from ruler.experiment.settings import LANGUAGE_METHODS
 from ruler.metrics.peers import PEERS, measure_peers
+from ruler.metrics.peers.language import name_reference
 from ruler.stats.auc import measure_effect
 from ruler.training.loop import optimize
 from ruler.training.sentences import Completions
@@ -161,7 +162,7 @@ class Laboratory:
         """Peers' metrics of a model; null where they cannot be computed."""
         given = self.read_given(model, original)
         for role, values in references.items():
-            given |= {f"{role}_{name}": value for name, value in values.items()}
+            given |= name_reference(role, values)
         found = measure_peers(given, [name for name in PEERS if name not in NOT_MEASURED])
         return {name: None if math.isnan(metric.value) else metric.value for name, metric in found.items()}
 

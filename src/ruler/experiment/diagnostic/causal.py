@@ -10,13 +10,13 @@ import torch
 from torch import nn
 
 from ruler.core.seeding import seeded
-from ruler.core.types import IndexArray, TokenReading
-from ruler.embeddings.patching import patch_layers
+from ruler.core.types import IndexArray
 from ruler.embeddings.prompts import encode_prompts
 from ruler.embeddings.tokens import HEAD_INPUT, read_tokens
 from ruler.experiment.diagnostic.data import MOST_PROMPT_TOKENS, PROMPT_FORM, Completing, DiagnosticData
 from ruler.experiment.diagnostic.trainers import ModelOutputs, choose_training, choose_unlearning, repeat_exactly
 from ruler.experiment.grid import Cell
+from ruler.metrics.peers.language import read_language_model
 from ruler.models.causal_lm import load_causal_language_model
 from ruler.training.loop import optimize
 from ruler.training.sentences import NOT_ASKED, Completions, Preferences
@@ -82,24 +82,19 @@ class CausalTrainer:
         Args:
             original: Into which the model's states are patched; without it there is no UDS.
         """
-
-        def read(data: dict[str, torch.Tensor], **also: Any) -> TokenReading:
-            return read_tokens(model, data, batch_tokens=READ_TOKENS, **also)
-
-        tokens = read(self._encoded(forget), moments=True, lens=True, hidden="mean")
-        given: dict[str, Any] = {
-            "forget_tokens": tokens,
-            "forget_states": tokens.hidden,
-            "held_out_tokens": read(self._encoded(held_out), moments=True),
+        data = {
+            "forget": self._encoded(forget),
+            "held_out": self._encoded(held_out),
+            "entities": self._mark_spans(forget),
         }
         texts = self._language.prompts.select(forget)
         if all(texts.paraphrases) and len({len(wrong) for wrong in texts.perturbations} | {0}) == 2:
             prompts = [prompt for prompt, wrong in zip(texts.prompts, texts.perturbations, strict=True) for _ in wrong]
             wrong = [answer for answers in texts.perturbations for answer in answers]
-            given["paraphrased_tokens"] = read(self.encode(texts.prompts, texts.paraphrases))
-            given["perturbed_tokens"] = read(self.encode(prompts, wrong))
-        if original is not None:
-            given["forget_patches"] = patch_layers(original, model, self._mark_spans(forget), batch_tokens=READ_TOKENS)
+            data["paraphrased"] = self.encode(texts.prompts, texts.paraphrases)
+            data["perturbed"] = self.encode(prompts, wrong)
+        given = read_language_model(model, data, original=original, batch_tokens=READ_TOKENS)
+        del given["held_out_states"]  # for the linear probe, which takes a minute per model
         return given
 
     def _mark_spans(self, rows: IndexArray) -> dict[str, torch.Tensor]:

@@ -31,6 +31,7 @@ from ruler.experiment.grid import Cell, Job
 from ruler.metrics.outputs import balance_membership
 from ruler.metrics.paper import rank_within
 from ruler.metrics.peers import measure_peers
+from ruler.metrics.peers.language import name_reference
 from ruler.neighbors import find_neighbors
 from ruler.stats.auc import measure_effect
 from ruler.training.checkpoints import CheckpointStore
@@ -273,7 +274,7 @@ def measure_rivals(known: Mapping[str, AuditableModel]) -> Scores:
     given = dict(known["unlearned"].given)
     for role in ("oracle", "original"):
         if role in known:
-            given |= {f"{role}_{name}": value for name, value in known[role].given.items()}
+            given |= name_reference(role, known[role].given)
     values = {name: found.value for name, found in measure_peers(given).items()}
     return {"peers": json.dumps({name: None if math.isnan(value) else value for name, value in values.items()})}
 

@@ -20,3 +20,10 @@ def test_every_method_of_ours_says_what_it_minimises_and_whose_it_is() -> None:
     assert all(method.formula and method.source for method in own)
     assert len({method.colour for method in own}) == len(own)
     assert len({method.short for method in own}) == len(own)
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if METHODS.is_own(name) and name != "retrain"])
+def test_every_grid_holds_the_defaults_and_few_choices(name: str) -> None:
+    method, defaults = METHODS[name], METHODS[name].settings()
+    assert all(getattr(defaults, key) in values for key, values in method.grid.items())
+    assert 2 <= len(method.list_choices()) <= 6

@@ -53,4 +53,5 @@ BAD_TEACHER = Method(
     terms=_list_terms,
     formula="alpha [CE(retain) + KL(retain)] + (1 - alpha) KL(forget), teacher: a random model",
     source="Chundawat et al. 2023",
+    grid={"learning_rate": (1e-4, 5e-4, 1e-3), "retain_weight": (0.6, 0.9)},
 )

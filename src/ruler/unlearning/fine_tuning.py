@@ -33,4 +33,5 @@ FINE_TUNING = Method(
     terms=lambda settings: Terms(retain=(1.0, 0.0)),
     formula="CE(retain)",
     source="Golatkar et al. 2020",
+    grid={"learning_rate": (1e-4, 5e-4, 1e-3)},
 )

@@ -35,4 +35,5 @@ GRADIENT_ASCENT = Method(
     terms=lambda settings: Terms(forget=(-1.0, 0.0)),
     formula="-CE(forget)",
     source="Golatkar et al. 2020",
+    grid={"learning_rate": (1e-4, 5e-4, 1e-3)},
 )

@@ -49,4 +49,5 @@ NEGGRAD_PLUS = Method(
     terms=lambda settings: Terms(retain=(settings.retain_weight, 0.0), forget=(settings.retain_weight - 1.0, 0.0)),
     formula="alpha CE(retain) - (1 - alpha) CE(forget)",
     source="Kurmanji et al. 2023",
+    grid={"learning_rate": (1e-4, 5e-4, 1e-3), "retain_weight": (0.6, 0.9)},
 )

@@ -14,9 +14,9 @@ from ruler.auditing.seal.check import check_report
 from ruler.auditing.settings import AuditSettings
 from ruler.auditing.verdict import count_flagged, decide
 from ruler.core.errors import InputError, UnknownNameError
+from ruler.embeddings.language.quantize import quantize_model
+from ruler.embeddings.language.relearn import relearn_records
 from ruler.embeddings.prompts import encode_prompts
-from ruler.embeddings.quantize import quantize_model
-from ruler.embeddings.relearn import relearn_records
 
 QUANTIZE, RELEARN = choose_attacks(["quantize", "relearn"])
 

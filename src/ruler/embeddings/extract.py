@@ -17,10 +17,7 @@ from ruler.core.types import Embeddings, FloatArray, IndexArray, ModelInput
 if TYPE_CHECKING:
     import torch
 
-    from ruler.embeddings.inputs import Labels
     from ruler.embeddings.pooling import Pooling
-
-_MOST_FEATURES = 1 << 26  # numbers; 512 MB as float64
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,6 +177,7 @@ def read_model(
     """
     load_optional("torch", "embedding a model")
     from ruler.embeddings import forward
+    from ruler.embeddings.gathered import GatheredRows
     from ruler.embeddings.losses import LossMeter
     from ruler.embeddings.running import bare_module, undisturbed
     from ruler.embeddings.sources import check_repeatable, open_source
@@ -199,56 +197,20 @@ def read_model(
         reader = reader.settle(start)
         passed = forward.read_stably(reader, start)
         words, meter = passed.pooling, LossMeter(reader)
-        stacks = {name: _Stack(source.n_records, n_most) for name in passed.rows}
-        beside: list[Mapping[str, npt.NDArray[Any]]] = []
-        labels: list[Labels | None] = []
-        visited: list[IndexArray | None] = []
-        features: list[npt.NDArray[Any]] | None = []
+        gathered = GatheredRows(passed.rows, source.n_records, n_most)
         is_shown = progress and source.n_batches is not None
         for batch in track(chain([first], stream), "embedding", n_items=source.n_batches or 0, is_shown=is_shown):
             if batch is not first:
                 start = batch.placed(run_device, reader.input_dtype)
                 passed = reader.read(start)
-            for name, rows in passed.rows.items():
-                stacks[name].add(rows, batch.rows)
+            gathered.add(batch, passed.rows)
             meter.add(start, passed.output)
-            beside.append(batch.beside)
-            labels.append(batch.labels)
-            visited.append(batch.rows)
-            if features is not None:
-                block = batch.features
-                if block is None or (len(features) + 1) * block.size > _MOST_FEATURES:
-                    features = None
-                else:
-                    features.append(block)
-            if n_most is not None and stacks[name].n_rows >= n_most:
+            if gathered.are_enough:
                 break
         losses = meter.finish()
-    values = {name: stack.finish() for name, stack in stacks.items()}
-    n_rows = len(values[name])
-    # batches of similar length visit records in another order than that of the data
-    visits = [rows for rows in visited if rows is not None]
-    order = np.argsort(np.concatenate(visits), kind="stable") if visits else np.arange(n_rows)
-    rows = np.concatenate(visits)[order] if visits else order
-    if visits and n_most is not None:
-        values = {name: one[order] for name, one in values.items()}
-    for one in values.values():
-        n_bad = sum(int((~np.isfinite(block).all(axis=1)).sum()) for block in np.array_split(one, 64))
-        if n_bad:
-            raise InputError(
-                f"embeddings must be finite; got NaN or inf in {n_bad} of {n_rows} rows. "
-                "Check these records' inputs or mend the model."
-            )
-    known: dict[str, Any] = {name: part[rows] for name, part in source.beside.items()}
-    for name in beside[0]:
-        if all(name in one for one in beside):
-            known[name] = np.concatenate([one[name] for one in beside])[order]
-    table = None if features is None else np.concatenate(features)[:n_rows].astype(np.float64)
-    known["features"] = table if table is not None and np.isfinite(table).all() else None
-    joined = _join_labels(labels, n_rows)
-    known["labels"] = None if joined is None else joined[order]
+    layers, rows, order = gathered.finish(source.beside)
     return ModelReading(
-        {name: Embeddings(one, layer=name, **known) for name, one in values.items()},
+        layers,
         {kind: one[order] for kind, one in losses.by_kind.items()},
         None if losses.hits is None else losses.hits[order],
         losses.reason,
@@ -256,50 +218,3 @@ def read_model(
         rows,
         None if losses.n_tokens is None else losses.n_tokens[order],
     )
-
-
-class _Stack:
-    """Blocks of rows one under the other, in one copy in memory where their number is known."""
-
-    def __init__(self, n_records: int | None, n_most: int | None) -> None:
-        self._n_records, self._n_most = n_records, n_most
-        self._values: npt.NDArray[Any] | None = None
-        self._blocks: list[npt.NDArray[Any]] = []
-        self._takes_whole = False
-        self.n_rows = 0
-
-    def add(self, block: npt.NDArray[Any], rows: IndexArray | None) -> None:
-        if self._n_records is None or self._n_most is not None:
-            self._blocks.append(block)
-        else:
-            if self._values is None:
-                self._values = np.empty((self._n_records, block.shape[1]), block.dtype)
-            if self.n_rows + len(block) <= self._n_records:
-                self._values[slice(self.n_rows, self.n_rows + len(block)) if rows is None else rows] = block
-        self._takes_whole = rows is not None
-        self.n_rows += len(block)
-
-    def finish(self) -> npt.NDArray[Any]:
-        if self._values is None:
-            return np.concatenate(self._blocks)[: None if self._takes_whole else self._n_most]
-        if self.n_rows != self._n_records:
-            raise InputError(
-                f"data must give every record once; its length is {self._n_records}, it gave {self.n_rows}. "
-                "Mend the Dataset or pass a plain DataLoader over it."
-            )
-        return self._values
-
-
-def _join_labels(blocks: "Sequence[Labels | None]", n_rows: int) -> npt.NDArray[Any] | None:
-    """Labels (n,) of all records; None where a record has none, or several."""
-    flat = []
-    for block in blocks:
-        if block is None:
-            return None
-        if not isinstance(block, np.ndarray):
-            block = (block.double() if block.is_floating_point() else block).detach().cpu().numpy()
-        flat.append(block[:, 0] if block.ndim == 2 and block.shape[1] == 1 else block)
-    if any(block.ndim != 1 for block in flat) or len({block.dtype.kind == "U" for block in flat}) > 1:
-        return None
-    joined = np.concatenate(flat)[:n_rows]
-    return joined if len(joined) == n_rows else None

@@ -1,7 +1,7 @@
 import torch
 from tests.embeddings.causal_models import make_gpt2, make_llama, make_records
 
-from ruler.embeddings.tokens import read_tokens
+from ruler.embeddings.language.tokens import read_tokens
 from ruler.metrics.peers.exact_memorization import exact_memorization
 from ruler.metrics.peers.extraction_strength import extraction_strength
 

@@ -5,8 +5,8 @@ import pytest
 from tests.embeddings.causal_models import make_llama, make_records
 
 from ruler.core.errors import InputError
-from ruler.embeddings.generation import generate_greedily
-from ruler.embeddings.tokens import HEAD_INPUT
+from ruler.embeddings.language.generation import generate_greedily
+from ruler.embeddings.language.tokens import HEAD_INPUT
 from ruler.metrics.peers import OWN, measure_peers
 from ruler.metrics.peers.language import name_reference, read_language_model
 

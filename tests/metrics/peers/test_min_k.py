@@ -6,7 +6,7 @@ from tests.embeddings.causal_models import make_llama, make_records
 from tests.metrics.peers.readings import make_reading
 
 from ruler.core.errors import InputError
-from ruler.embeddings.tokens import read_tokens
+from ruler.embeddings.language.tokens import read_tokens
 from ruler.metrics.peers.min_k import min_k
 from ruler.metrics.peers.min_k_plus import min_k_plus
 

@@ -11,8 +11,8 @@ from torch import nn
 
 from ruler.core.seeding import seeded
 from ruler.core.types import IndexArray
+from ruler.embeddings.language.tokens import HEAD_INPUT, read_tokens
 from ruler.embeddings.prompts import encode_prompts
-from ruler.embeddings.tokens import HEAD_INPUT, read_tokens
 from ruler.experiment.diagnostic.data import MOST_PROMPT_TOKENS, PROMPT_FORM, Completing, DiagnosticData
 from ruler.experiment.diagnostic.trainers import ModelOutputs, choose_training, choose_unlearning, repeat_exactly
 from ruler.experiment.grid import Cell

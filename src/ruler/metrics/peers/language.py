@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ruler.core.errors import InputError
-from ruler.embeddings.generation import generate_greedily
-from ruler.embeddings.patching import patch_layers
-from ruler.embeddings.tokens import Precision, read_tokens
+from ruler.embeddings.language.generation import generate_greedily
+from ruler.embeddings.language.patching import patch_layers
+from ruler.embeddings.language.tokens import Precision, read_tokens
 
 if TYPE_CHECKING:
     import torch

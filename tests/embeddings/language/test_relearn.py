@@ -8,7 +8,7 @@ from tests.embeddings.bundle.language import build
 
 from ruler.core.errors import InputError
 from ruler.embeddings import embed
-from ruler.embeddings.relearn import relearn_records
+from ruler.embeddings.language.relearn import relearn_records
 
 
 def make_records(n, seed, n_prompt=3, n_completion=4):

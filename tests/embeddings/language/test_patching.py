@@ -8,8 +8,8 @@ import torch
 from tests.embeddings.causal_models import make_gpt2, make_llama, make_opt, make_records
 
 from ruler.core.errors import InputError
-from ruler.embeddings.patching import patch_layers
-from ruler.embeddings.tokens import read_tokens
+from ruler.embeddings.language.patching import patch_layers
+from ruler.embeddings.language.tokens import read_tokens
 
 MODELS = [make_gpt2, make_llama, make_opt]
 

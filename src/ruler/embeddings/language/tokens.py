@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from ruler.embeddings.causal import CausalParts, TokenBatch
+    from ruler.embeddings.language.causal import CausalParts, TokenBatch
 
 Precision = Literal["float32", "bfloat16"]
 HEAD_INPUT = "head"
@@ -71,7 +71,7 @@ def read_tokens(
         ((2, 3), [2, 3])
     """
     torch = load_optional("torch", "reading a language model")
-    from ruler.embeddings.causal import plan_batches
+    from ruler.embeddings.language.causal import plan_batches
 
     batches = plan_batches(data, batch_tokens)
     with prepared(model, batches, precision=precision, device=device) as (parts, run_device):
@@ -116,7 +116,7 @@ def prepared(
     """The parts of a model in eval mode, on a device, in a precision; the model is afterwards as it was."""
     import torch
 
-    from ruler.embeddings.causal import dissect
+    from ruler.embeddings.language.causal import dissect
     from ruler.embeddings.running import bare_module, undisturbed
 
     if precision not in ("float32", "bfloat16"):

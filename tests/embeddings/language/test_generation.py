@@ -7,7 +7,7 @@ from tests.embeddings.causal_models import make_gpt2, make_llama, make_opt, make
 from transformers import MambaConfig, MambaForCausalLM
 
 from ruler.core.errors import InputError
-from ruler.embeddings.generation import generate_greedily
+from ruler.embeddings.language.generation import generate_greedily
 
 MODELS = [make_gpt2, make_llama, make_opt]
 

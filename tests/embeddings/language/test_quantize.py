@@ -6,7 +6,7 @@ from torch import nn
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 from ruler.core.errors import InputError
-from ruler.embeddings.quantize import NF4, quantize_model, round_to_nf4
+from ruler.embeddings.language.quantize import NF4, quantize_model, round_to_nf4
 
 
 def test_the_values_are_quantiles_of_the_normal_distribution():

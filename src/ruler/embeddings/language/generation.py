@@ -11,13 +11,13 @@ from ruler.core.errors import InputError
 from ruler.core.optional import load_optional
 from ruler.core.progress import track
 from ruler.core.types import IndexArray
-from ruler.embeddings.tokens import Precision, prepared
+from ruler.embeddings.language.tokens import Precision, prepared
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from ruler.embeddings.causal import CausalParts, TokenBatch
+    from ruler.embeddings.language.causal import CausalParts, TokenBatch
 
 _STEPS_PER_LOOK = 16  # asking whether all are done makes the device wait
 
@@ -60,7 +60,7 @@ def generate_greedily(
         [4]
     """
     torch = load_optional("torch", "generating answers")
-    from ruler.embeddings.causal import plan_batches
+    from ruler.embeddings.language.causal import plan_batches
 
     check_number(max_tokens, "max_tokens", minimum=1, is_whole=True)
     batches = plan_batches(data, batch_tokens, extra=max_tokens)

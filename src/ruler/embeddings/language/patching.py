@@ -10,13 +10,13 @@ from ruler.core.errors import InputError
 from ruler.core.optional import load_optional
 from ruler.core.progress import track
 from ruler.core.types import FloatArray, PatchReading
-from ruler.embeddings.tokens import Precision, prepared, score_logits
+from ruler.embeddings.language.tokens import Precision, prepared, score_logits
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from ruler.embeddings.causal import CausalParts, TokenBatch
+    from ruler.embeddings.language.causal import CausalParts, TokenBatch
 
 
 def patch_layers(
@@ -58,7 +58,7 @@ def patch_layers(
         [True, True]
     """
     torch = load_optional("torch", "patching a language model")
-    from ruler.embeddings.causal import plan_batches
+    from ruler.embeddings.language.causal import plan_batches
 
     batches = plan_batches(data, batch_tokens)
     with (

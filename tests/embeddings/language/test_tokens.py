@@ -6,9 +6,9 @@ import torch
 from tests.embeddings.causal_models import make_gemma, make_gpt2, make_llama, make_opt, make_records
 
 from ruler.core.errors import InputError, LayerNotFoundError
-from ruler.embeddings.generation import generate_greedily
-from ruler.embeddings.patching import patch_layers
-from ruler.embeddings.tokens import HEAD_INPUT, read_tokens
+from ruler.embeddings.language.generation import generate_greedily
+from ruler.embeddings.language.patching import patch_layers
+from ruler.embeddings.language.tokens import HEAD_INPUT, read_tokens
 
 MODELS = [make_gpt2, make_llama]
 

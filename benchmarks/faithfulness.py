@@ -1,7 +1,8 @@
 """Which metric tells language models that were trained on the forget authors from models that were not?
 
 `python -m benchmarks faithfulness --out DIR --device cuda [--seconds 540]` trains models of TOFU one after another and
-measures all metrics on each; the same command resumes.
+measures all metrics on each; the same command resumes. Several processes share the work with `--share 0/3`, `1/3` and
+`2/3`, once `--parts references` has trained what all of them compare with.
 
 The design was fixed before the first run. Faithfulness: 60 models, 30 with the knowledge and 30 without, half of each
 hard. A hard model with the knowledge was trained on paraphrased answers, a hard one without it on wrong answers to the
@@ -13,6 +14,7 @@ import argparse
 import copy
 import json
 import math
+import os
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -23,6 +25,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors.torch import load_model, save_model
 from torch import nn
 
 from ruler.auditing import AuditSettings, audit_evidence, gather_evidence
@@ -53,6 +56,7 @@ CONTRASTS = ("m2", "m4", "norm", "loss")
 N_AUDITORS = 8
 ATTACKED_RATES = (1e-5, 5e-5)
 RELEARNING_RATE = 2e-5
+PARTS = ("references", "pool", "attacks")
 NOT_MEASURED = ("linear_probe", "rouge_l", "model_utility")  # minutes per model, or texts that must be generated
 
 
@@ -228,8 +232,14 @@ def remember_references(original: Any, oracles: Any, skills: Mapping[str, Any]) 
 
 
 def audit_sides(sides: Any, skill: Mapping[str, float], left_out: int | None = None) -> dict[str, Any]:
-    """Verdict and effects of one model, by an audit with the original and the oracles, without itself."""
+    """Verdict and effects of one model, by audits with the original and all oracles, or the first; without itself."""
     oracles = [one for place, one in enumerate(_references["oracles"]) if place != left_out]
+    alone = {f"{name}_by_one": value for name, value in audit_with(oracles[:1], sides, skill).items()}
+    return audit_with(oracles, sides, skill) | alone
+
+
+def audit_with(oracles: list[Any], sides: Any, skill: Mapping[str, float]) -> dict[str, Any]:
+    """Verdict and effects of one model, by an audit with these oracles."""
     evidence = gather_evidence(
         unlearned=sides, oracle=oracles, original=_references["original"], settings=AuditSettings(n_permutations=999)
     )
@@ -286,11 +296,22 @@ class References:
     given: dict[str, dict[str, Any]]
 
 
-def train_references(lab: Laboratory) -> References:
-    """Train the original and five oracles; the first oracle shares the original's seed."""
+def train_references(lab: Laboratory, folder: Path) -> References:
+    """Train the original and five oracles, or load those in the folder; the first oracle shares the original's seed."""
     planned = Planned("original", "true", REFERENCE_SEED, 1e-4, 5)
-    original = lab.train(planned)
-    oracles = [lab.train(replace(planned, forget="none", seed=REFERENCE_SEED + n)) for n in range(N_ORACLES)]
+
+    def train_once(planned: Planned) -> nn.Module:
+        path, model = folder / f"{planned.forget}-{planned.seed}.safetensors", copy.deepcopy(lab.trainer.base)
+        if path.is_file():
+            load_model(model, path)
+            return model
+        model = lab.train(planned)
+        save_model(model, str(path) + ".partial")
+        os.replace(str(path) + ".partial", path)
+        return model
+
+    original = train_once(planned)
+    oracles = [train_once(replace(planned, forget="none", seed=REFERENCE_SEED + n)) for n in range(N_ORACLES)]
     given = {"original": lab.read_given(original, original), "oracle": lab.read_given(oracles[0], original)}
     return References(original, oracles[0], [lab.trainer.read(model) for model in (original, *oracles)], given)
 
@@ -311,14 +332,20 @@ def measure_model(lab: Laboratory, references: References, model: nn.Module) -> 
     return row | {"read_s": time.monotonic() - began_s}, outputs
 
 
-def run_pool(lab: Laboratory, references: References, auditors: Auditors, count: int, ends_s: float) -> None:
-    """Train and measure the models of the pool that are not done."""
-    for place, outputs in enumerate(references.outputs):  # the original, and each oracle against the others
+def audit_references(lab: Laboratory, references: References, auditors: Auditors) -> None:
+    """Audit the original, and each oracle against the others."""
+    for place, outputs in enumerate(references.outputs):
         name = f"oracle-{place - 1}" if place else "original"
         if name not in auditors.done:
             row = {"name": name, "part": "references", "knows": not place, "is_hard": False}
             auditors.submit(row, lab.gather_sides(outputs), lab.measure_skill(outputs), place - 1)
-    for planned in list_planned(count):
+
+
+def run_pool(
+    lab: Laboratory, references: References, auditors: Auditors, pool: Sequence[Planned], ends_s: float
+) -> None:
+    """Train and measure the models of the pool that are not done."""
+    for planned in pool:
         if planned.name in auditors.done or time.monotonic() > ends_s:
             continue
         began_s = time.monotonic()
@@ -330,20 +357,26 @@ def run_pool(lab: Laboratory, references: References, auditors: Auditors, count:
         print(f"{planned.name}: {train_s:.1f} s to train, {found['read_s']:.1f} s to measure", flush=True)
 
 
-def run_attacks(lab: Laboratory, references: References, auditors: Auditors, ends_s: float) -> None:
+def list_attacked() -> list[tuple[str, float]]:
+    """The models that are attacked: the oracle, and each method's at each rate."""
+    return [("oracle", 0.0), *((method, rate) for rate in reversed(ATTACKED_RATES) for method in LANGUAGE_METHODS)]
+
+
+def run_attacks(
+    lab: Laboratory, references: References, auditors: Auditors, targets: Sequence[tuple[str, float]], ends_s: float
+) -> None:
     """Measure every method's model, and the oracle, before and after each attack."""
-    for method in ("oracle", *LANGUAGE_METHODS):
-        for rate in ATTACKED_RATES if method != "oracle" else (0.0,):
-            name = f"{method}-{rate:g}"
-            if f"{name}-relearned" in auditors.done or time.monotonic() > ends_s:
-                continue
-            model = references.oracle if method == "oracle" else lab.unlearn(references.original, method, rate)
-            attacked = {"plain": model, "quantized": quantize_model(model), "relearned": lab.relearn(model)}
-            for attack, changed in attacked.items():
-                found, outputs = measure_model(lab, references, changed)
-                row = {"name": f"{name}-{attack}", "part": "attacks", "method": method, "rate": rate, "attack": attack}
-                auditors.submit(row | found, lab.gather_sides(outputs), lab.measure_skill(outputs))
-            print(f"{name}: attacked, {ends_s - time.monotonic():.0f} s left", flush=True)
+    for method, rate in targets:
+        name = f"{method}-{rate:g}"
+        if f"{name}-relearned" in auditors.done or time.monotonic() > ends_s:
+            continue
+        model = references.oracle if method == "oracle" else lab.unlearn(references.original, method, rate)
+        attacked = {"plain": model, "quantized": quantize_model(model), "relearned": lab.relearn(model)}
+        for attack, changed in attacked.items():
+            found, outputs = measure_model(lab, references, changed)
+            row = {"name": f"{name}-{attack}", "part": "attacks", "method": method, "rate": rate, "attack": attack}
+            auditors.submit(row | found, lab.gather_sides(outputs), lab.measure_skill(outputs))
+        print(f"{name}: attacked, {ends_s - time.monotonic():.0f} s left", flush=True)
 
 
 def main() -> None:
@@ -355,20 +388,24 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=math.inf)
     parser.add_argument("--size", default="full", choices=("full", "smoke"))
     parser.add_argument("--count", type=int, default=15, help="models of each of the four kinds")
-    parser.add_argument("--parts", nargs="+", default=["pool", "attacks"], choices=("pool", "attacks"))
+    parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=PARTS)
+    parser.add_argument("--share", default="0/1", help="which part of the models, such as 0/3, the first of three")
     options = parser.parse_args()
+    first, step = (int(number) for number in options.share.split("/"))
     ends_s = time.monotonic() + options.seconds
     options.out.mkdir(parents=True, exist_ok=True)
     lab = Laboratory(options.device, options.language_model, options.size)
-    references = train_references(lab)
+    references = train_references(lab, options.out)
     sides = [lab.gather_sides(outputs) for outputs in references.outputs]
     skills = {role: lab.measure_skill(references.outputs[n]) for n, role in enumerate(("original", "oracle"))}
     auditors = Auditors(options.out / "models.jsonl", sides[0], sides[1:], skills)
     print(f"references are ready, {ends_s - time.monotonic():.0f} s left", flush=True)
+    if "references" in options.parts:
+        audit_references(lab, references, auditors)
     if "pool" in options.parts:
-        run_pool(lab, references, auditors, options.count, ends_s)
+        run_pool(lab, references, auditors, list_planned(options.count)[first::step], ends_s)
     if "attacks" in options.parts:
-        run_attacks(lab, references, auditors, ends_s)
+        run_attacks(lab, references, auditors, list_attacked()[first::step], ends_s)
     auditors.keep(is_last=True)
 
 

@@ -84,7 +84,7 @@ STUDIES: Registry[StudySettings] = Registry(
             _diagnose("clinical", learning_rates=(_BERT_RATE,), batch_size=_TEXTS_BATCH),
             StudySettings(
                 "tofu",
-                datasets=("tofu",),
+                datasets=("tofu", "lume"),
                 methods=LANGUAGE_METHODS,
                 forget_fractions=(0.10, 0.05, 0.01),
                 seeds=tuple(range(5)),

@@ -16,6 +16,7 @@ from ruler.core.progress import track
 from ruler.training.batches import Batch, Batches, Source
 from ruler.training.cuda_graph import CapturedStep, can_capture, capture_graph
 from ruler.training.fused import fused_norms
+from ruler.training.rotation import fused_rotation
 from ruler.training.sentences import Completions, Preferences
 from ruler.training.settings import SCHEDULES, TrainingSettings
 from ruler.training.steps import Objective, Step, make_optimizer, set_rate
@@ -46,9 +47,9 @@ def optimize(
 
     On CUDA, mini batches of tensors are trained on without waiting: a step is captured into a graph and replayed
     where that is possible, losses are checked once per epoch, and the last good state is that of an epoch's start.
-    There the objective must depend on nothing but the model and its batches. Norms of causal language models are
-    fused. Convolutions give the same bits every time, unless another thread of the process embeds or searches
-    meanwhile; other operations do as far as torch's do.
+    There the objective must depend on nothing but the model and its batches. Norms and rotations of causal language
+    models are fused. Convolutions give the same bits every time, unless another thread of the process embeds or
+    searches meanwhile; other operations do as far as torch's do.
 
     Args:
         model: Parameters with ``requires_grad`` are trained; train and eval flags are put back afterwards.
@@ -91,6 +92,7 @@ def optimize(
     with ExitStack() as stack:
         if is_captured and is_causal:
             stack.enter_context(fused_norms(model))
+            stack.enter_context(fused_rotation(model))
         stack.callback(_put_back, optimizer, [(module, module.training) for module in model.modules()])
         model.train()
         others = [_cycle(stream) for stream in streams[1:]]

@@ -75,7 +75,7 @@ def test_authors_are_held_out_before_training_and_forgotten_in_their_sets(author
     assert isinstance(data.language, Completing)
     assert data.groups is not None
     held_out, trained = set(data.groups[data.n_train :]), set(data.groups[: data.n_train])
-    assert (len(held_out), held_out & trained) == (27, set())
+    assert (len(held_out), held_out & trained) == (12, set())
     for fraction, name in ((0.10, "forget10"), (0.05, "forget05")):
         partition = data.cut(fraction, 999, "random")
         assert set(data.groups[partition.forget]) == set(authors.forget_sets[name])
@@ -88,7 +88,7 @@ def test_authors_are_held_out_before_training_and_forgotten_in_their_sets(author
 
 def test_the_study_runs_every_method_and_measures_layers_and_peers(authors, causal_model, tmp_path):
     (study,) = shrink_studies([STUDIES["tofu"]])
-    study = replace(study, forget_fractions=(0.10,), learning_rates=(5e-5,))
+    study = replace(study, datasets=("tofu",), forget_fractions=(0.10,), learning_rates=(5e-5,))
     (job,) = group_jobs(list_cells(study))
     outcomes = list(run_job(job, Workplace(tmp_path, language_model=str(causal_model))))
     assert {outcome.cell.method for outcome in outcomes} == {*LANGUAGE_METHODS, "original", "oracle"}

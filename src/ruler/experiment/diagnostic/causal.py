@@ -11,7 +11,7 @@ from torch import nn
 
 from ruler.core.seeding import seeded
 from ruler.core.types import IndexArray
-from ruler.embeddings.language.tokens import HEAD_INPUT, read_tokens
+from ruler.embeddings.language.tokens import HEAD_INPUT, Precision, read_tokens
 from ruler.embeddings.prompts import encode_prompts
 from ruler.experiment.diagnostic.data import MOST_PROMPT_TOKENS, PROMPT_FORM, Completing, DiagnosticData
 from ruler.experiment.diagnostic.trainers import ModelOutputs, choose_training, choose_unlearning, repeat_exactly
@@ -93,7 +93,8 @@ class CausalTrainer:
             wrong = [answer for answers in texts.perturbations for answer in answers]
             data["paraphrased"] = self.encode(texts.prompts, texts.paraphrases)
             data["perturbed"] = self.encode(prompts, wrong)
-        given = read_language_model(model, data, original=original, batch_tokens=READ_TOKENS)
+        precision: Precision = "float32" if self._device == "cpu" else "bfloat16"  # as peers do; ours are read in full
+        given = read_language_model(model, data, original=original, precision=precision, batch_tokens=READ_TOKENS)
         del given["held_out_states"]  # for the linear probe, which takes a minute per model
         return given
 

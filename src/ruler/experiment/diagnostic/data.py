@@ -38,7 +38,7 @@ SMOKE_DOCUMENTS, SMOKE_HELD_OUT_DOCUMENTS, SMOKE_SENTENCES, SMOKE_TOKENS = 12, 4
 SMOKE_GROUPS = 8
 PROMPT_FORM = "Question: {prompt}\nAnswer: {completion}"
 MOST_PROMPT_TOKENS = 512
-N_HELD_OUT_GROUPS = 40  # twice the largest set of TOFU: the control is compared author by author, and few say little
+HELD_OUT_GROUPS = 0.2  # share of authors or documents: twice the largest forget set, since few of them say little
 MOST_TOKENS = 64  # the paper allows 128; 0.5% of these sentences have more than 64
 
 
@@ -260,8 +260,9 @@ def _load_prompts(dataset: str, size: str, language_model: str | None) -> Diagno
     prompts = load_prompts(dataset)
     sets = tuple(prompts.forget_sets.values())
     largest = max(sets, key=len)
-    n_others = len(np.unique(prompts.groups)) - len(largest)
-    parts = split_prompts(prompts, largest, n_held_out=min(N_HELD_OUT_GROUPS, n_others // 2), seed=SPLIT_SEED)
+    n_groups = len(np.unique(prompts.groups))
+    n_held_out = min(round(HELD_OUT_GROUPS * n_groups), (n_groups - len(largest)) // 2)
+    parts = split_prompts(prompts, largest, n_held_out=n_held_out, seed=SPLIT_SEED)
     sides = [parts.retain, parts.forget, parts.held_out]
     if size == "smoke":
         sides = [_take_few(side) for side in sides]

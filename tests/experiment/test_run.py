@@ -12,6 +12,7 @@ from ruler.core.errors import DownloadError, FileFormatError, InputError, RulerE
 from ruler.experiment.cell import Outcome
 from ruler.experiment.executors import Executor, LocalExecutor, RayExecutor
 from ruler.experiment.grid import list_cells
+from ruler.experiment.provenance import Provenance
 from ruler.experiment.run import (
     RESULTS_FILE,
     STUDY_FILE,
@@ -22,7 +23,7 @@ from ruler.experiment.run import (
     run_studies,
 )
 from ruler.experiment.settings import StudySettings, format_studies, read_studies
-from ruler.experiment.store import Provenance, ResultStore, load_results
+from ruler.experiment.store import ResultStore, load_results
 from ruler.experiment.studies import STUDIES, choose_studies, choose_variant, shrink_studies
 from ruler.testing.executors import InProcessExecutor
 

@@ -12,7 +12,8 @@ import pytest
 from ruler.core.errors import FileFormatError, InputError
 from ruler.experiment.cell import Outcome
 from ruler.experiment.grid import Cell, list_cells
-from ruler.experiment.store import Provenance, ResultStore, load_results
+from ruler.experiment.provenance import Provenance
+from ruler.experiment.store import ResultStore, load_results
 from ruler.experiment.studies import STUDIES
 
 MADE_BY = Provenance(device="cpu", ruler_version="0", commit=None, torch_version="2", machine="this")

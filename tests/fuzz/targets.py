@@ -153,7 +153,7 @@ def shards_packed() -> Target:
 
 @target
 def model_folder() -> Target:
-    from ruler.embeddings.files import load_model_folder
+    from ruler.embeddings.folders import load_model_folder
 
     def write(folder: Path) -> None:
         for side in ("forget", "retain", "held_out"):
@@ -362,7 +362,8 @@ def seal_folder() -> Target:
 def results_sqlite() -> Target:
     from ruler.experiment.cell import Outcome
     from ruler.experiment.grid import Cell
-    from ruler.experiment.store import Provenance, ResultStore, load_results
+    from ruler.experiment.provenance import Provenance
+    from ruler.experiment.store import ResultStore, load_results
 
     made_by = Provenance(device="cpu", ruler_version="0", commit=None, torch_version="2", machine="this")
 

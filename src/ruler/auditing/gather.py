@@ -190,7 +190,7 @@ def _split_models(unlearned: Any, oracle: Any, original: Any, settings: AuditSet
 
 def _split_model(value: Any, name: str) -> _GivenModel:
     if isinstance(value, str | PathLike):
-        from ruler.embeddings.files import load_model_folder
+        from ruler.embeddings.folders import load_model_folder
 
         value = load_model_folder(value)
     check_no_model(value, name)

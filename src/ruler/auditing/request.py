@@ -22,7 +22,7 @@ from ruler.embeddings.bundle.config import (
     read_config,
 )
 from ruler.embeddings.bundle.records import load_groups
-from ruler.embeddings.files import load_model_folder
+from ruler.embeddings.folders import load_model_folder
 from ruler.neighbors import Searcher, find_neighbors
 
 _BESIDE = {"groups": "group", "ids": "id"}

@@ -4,15 +4,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.utils.data import Subset
 
 from ruler.core.errors import InputError
 from ruler.core.types import IndexArray
-from ruler.embeddings.inputs import IGNORED_TOKEN, MARKS_NAME, Key, Labels
+from ruler.embeddings.inputs import IGNORED_TOKEN, MARKS_NAME, ForwardSignature, Key, Labels
 
 _WIDEST_FEATURES = 1000
+_BESIDE = {"ids": ("id", "ids"), "groups": ("groups", "group"), "strata": ("strata",)}
 
 Beside = Mapping[str, npt.NDArray[Any]]
 """What stands beside the records, by field of `Embeddings`: ids, groups, strata."""
@@ -104,3 +107,45 @@ class Batch:
                 for key, value in self.columns.items()
             },
         )
+
+
+def find_beside_in(record: Mapping[str, Any], signature: ForwardSignature) -> dict[str, npt.NDArray[Any]]:
+    """What a record, or a batch of records, carries beside its inputs."""
+    fed = (*signature.required, *signature.optional)
+    found = {}
+    for name, keys in _BESIDE.items():
+        key = next((key for key in keys if key in record and (name == "ids" or key not in fed)), None)
+        if key is not None:
+            found[name] = _as_array(record[key])
+    return found
+
+
+def find_beside_of(dataset: Any) -> dict[str, npt.NDArray[Any]]:
+    """What a Dataset carries as the attributes ``ids``, ``groups`` and ``strata``."""
+    if isinstance(dataset, Subset):
+        rows = np.asarray(dataset.indices)
+        return {"ids": rows} | {name: whole[rows] for name, whole in find_beside_of(dataset.dataset).items()}
+    found = {}
+    for name in _BESIDE:
+        value: Any = getattr(dataset, name, None)
+        # an attribute "groups" may be anything, such as a list of the groups that there are
+        is_meant = name == "ids" or (hasattr(value, "__len__") and len(value) == len(dataset))
+        if value is not None and not callable(value) and is_meant:
+            found[name] = _as_array(value)
+    return found
+
+
+def _as_array(value: Any) -> npt.NDArray[Any]:
+    return np.asarray(value.detach().cpu() if isinstance(value, Tensor) else value)
+
+
+def check_beside(beside: dict[str, npt.NDArray[Any]], n_records: int) -> dict[str, npt.NDArray[Any]]:
+    """What stands beside the records, provided that it is one value for each.
+
+    Raises:
+        InputError: It is not.
+    """
+    for name, values in beside.items():
+        if values.shape != (n_records,):
+            raise InputError(f"{name} must be one per record, shape ({n_records},); got shape {values.shape}.")
+    return beside

@@ -5,15 +5,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.utils.data import BatchSampler, DataLoader, IterableDataset, SequentialSampler, Subset
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset, SequentialSampler
 
 from ruler.core.arithmetic import iterate_blocks
 from ruler.core.errors import InputError
 from ruler.core.types import IndexArray
-from ruler.embeddings.batches import Batch, Beside
+from ruler.embeddings.batches import Batch, Beside, check_beside, find_beside_in, find_beside_of
 from ruler.embeddings.inputs import (
     IGNORED_TOKEN,
     MARKS_NAME,
@@ -26,8 +25,6 @@ from ruler.embeddings.inputs import (
 
 MOST_TOKENS = 1 << 15
 """Tokens per batch by length, padding included."""
-
-_BESIDE = {"ids": ("id", "ids"), "groups": ("groups", "group"), "strata": ("strata",)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +117,7 @@ def _open_columns(data: Any, signature: ForwardSignature, batch_size: int, *, by
     if labels is not None and (not hasattr(labels, "__len__") or len(labels) != n_records):
         got = len(labels) if hasattr(labels, "__len__") else type(labels).__name__
         raise InputError(f"labels must be one per record, {n_records} in all; got {got}. Give one for each.")
-    beside = _checked(_beside_in(data, signature) if isinstance(data, Mapping) else {}, n_records)
+    beside = check_beside(find_beside_in(data, signature) if isinstance(data, Mapping) else {}, n_records)
     if not all(map(_is_array, columns.values())):  # an encoding without return_tensors: lists of token lists
         records = [{key: value[row] for key, value in columns.items()} for row in range(n_records)]
         if labels is not None:
@@ -209,7 +206,7 @@ def _open_items(items: Any, signature: ForwardSignature, batch_size: int, *, by_
     def read() -> Iterator[Batch]:
         for rows in blocks:
             records = [items[row] for row in rows.tolist()]
-            found = [_beside_in(record, signature) if isinstance(record, Mapping) else {} for record in records]
+            found = [find_beside_in(record, signature) if isinstance(record, Mapping) else {} for record in records]
             beside = {
                 name: np.asarray([one[name] for one in found]) for name in found[0] if all(name in one for one in found)
             }
@@ -221,7 +218,7 @@ def _open_items(items: Any, signature: ForwardSignature, batch_size: int, *, by_
                 None if lengths is None else rows,
             )
 
-    return Source(read, n_records, len(blocks), _checked(_beside_of(items), n_records))
+    return Source(read, n_records, len(blocks), check_beside(find_beside_of(items), n_records))
 
 
 def _lengths_of(items: Any) -> IndexArray | None:
@@ -246,16 +243,16 @@ def _open_loader(loader: "DataLoader[Any]", signature: ForwardSignature) -> Sour
             yield Batch(
                 columns,
                 None if labels is None else _as_labels(labels),
-                _beside_in(value, signature) if isinstance(value, Mapping) else {},
+                find_beside_in(value, signature) if isinstance(value, Mapping) else {},
                 _as_marks(signature.pick_marks(value)),
             )
 
-    beside = _beside_of(loader.dataset)
+    beside = find_beside_of(loader.dataset)
     return Source(
         read,
         n_records,
         None if is_iterable else len(loader),
-        beside if n_records is None else _checked(beside, n_records),
+        beside if n_records is None else check_beside(beside, n_records),
         is_rereadable=not is_iterable,
     )
 
@@ -297,40 +294,3 @@ def _as_labels(labels: Any) -> Labels | None:
 
 def _as_marks(marks: Any) -> Tensor | None:
     return None if marks is None or (isinstance(marks, np.ndarray) and marks.dtype.kind == "U") else to_tensor(marks)
-
-
-def _beside_in(record: Mapping[str, Any], signature: ForwardSignature) -> dict[str, npt.NDArray[Any]]:
-    """What a record, or a batch of records, carries beside its inputs."""
-    fed = (*signature.required, *signature.optional)
-    found = {}
-    for name, keys in _BESIDE.items():
-        key = next((key for key in keys if key in record and (name == "ids" or key not in fed)), None)
-        if key is not None:
-            found[name] = _as_array(record[key])
-    return found
-
-
-def _beside_of(dataset: Any) -> dict[str, npt.NDArray[Any]]:
-    """What a Dataset carries as the attributes ``ids``, ``groups`` and ``strata``."""
-    if isinstance(dataset, Subset):
-        rows = np.asarray(dataset.indices)
-        return {"ids": rows} | {name: whole[rows] for name, whole in _beside_of(dataset.dataset).items()}
-    found = {}
-    for name in _BESIDE:
-        value: Any = getattr(dataset, name, None)
-        # an attribute "groups" may be anything, such as a list of the groups that there are
-        is_meant = name == "ids" or (hasattr(value, "__len__") and len(value) == len(dataset))
-        if value is not None and not callable(value) and is_meant:
-            found[name] = _as_array(value)
-    return found
-
-
-def _as_array(value: Any) -> npt.NDArray[Any]:
-    return np.asarray(value.detach().cpu() if isinstance(value, Tensor) else value)
-
-
-def _checked(beside: dict[str, npt.NDArray[Any]], n_records: int) -> dict[str, npt.NDArray[Any]]:
-    for name, values in beside.items():
-        if values.shape != (n_records,):
-            raise InputError(f"{name} must be one per record, shape ({n_records},); got shape {values.shape}.")
-    return beside

@@ -5,27 +5,22 @@ the primary key: so a killed process leaves a row or no row, and two that finish
 writer would need a queue between processes, whose loss is the one thing that a kill could then cost.
 """
 
-import os
-import platform
 import sqlite3
-import subprocess
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import UTC, datetime
-from functools import cache
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ruler.auditing.contrasts import OWN
-from ruler.core import __version__
 from ruler.core.errors import FileFormatError, InputError, WriteError
 from ruler.core.optional import load_optional
 from ruler.core.readers.safety import reading_safely
 from ruler.experiment.cell import Outcome
 from ruler.experiment.grid import CELL_VERSIONS, Cell
+from ruler.experiment.provenance import Provenance
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -117,55 +112,6 @@ _THINGS = {
     *{("table", name) for name in ("results", "failures")},
     *{("trigger", name) for name in ("results_are_kept", "results_stay")},
 }
-
-
-@dataclass(frozen=True)
-class Provenance:
-    """Where and by what a row was made."""
-
-    device: str
-    ruler_version: str
-    commit: str | None
-    torch_version: str
-    machine: str
-
-
-@cache
-def describe_process(device: str) -> Provenance:
-    """The provenance of everything that this process makes on this device.
-
-    Example:
-        >>> describe_process("cpu").ruler_version == __version__
-        True
-    """
-    processor = platform.processor() or "unknown processor"
-    with suppress(OSError):
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-        names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-        processor = next(names, processor)
-    machine = f"{processor}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}"
-    if device == "cuda":
-        machine = f"{load_optional('torch', 'training models').cuda.get_device_name()}, {machine}"
-    commit = None
-    if _ask_git("ls-files", "--error-unmatch", "__init__.py") is not None:  # not another project's repository around us
-        commit = _ask_git("rev-parse", "--short=12", "HEAD")
-        commit = f"{commit} with changes" if _ask_git("status", "--porcelain", "--", ".") else commit
-    return Provenance(
-        device=device,
-        ruler_version=__version__,
-        commit=commit,
-        torch_version=metadata.version("torch"),  # without loading it: only workers need it
-        machine=machine,
-    )
-
-
-def _ask_git(*arguments: str) -> str | None:
-    home = str(Path(__file__).parents[1])
-    try:
-        answer = subprocess.run(["git", "-C", home, *arguments], capture_output=True, text=True, timeout=10)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return answer.stdout.strip() if answer.returncode == 0 else None
 
 
 class ResultStore:

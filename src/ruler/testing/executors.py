@@ -16,8 +16,9 @@ from ruler.core.optional import load_optional
 from ruler.experiment.cell import Workplace, run_job
 from ruler.experiment.executors import Executor
 from ruler.experiment.grid import Cell, Job, group_jobs, list_cells
+from ruler.experiment.provenance import describe_process
 from ruler.experiment.settings import StudySettings
-from ruler.experiment.store import ResultStore, describe_process, load_results
+from ruler.experiment.store import ResultStore, load_results
 
 _STUDY = StudySettings("contract", ("breast_cancer",), ("gradient_ascent",), (0.05,), (0, 1), has_reference_rows=True)
 _DIVERGING = Cell("contract", "breast_cancer", "scrub", 0.05, 0, learning_rate=1e9)

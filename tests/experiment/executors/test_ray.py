@@ -26,8 +26,9 @@ from ruler.experiment.executors.ray import (
     send_files,
 )
 from ruler.experiment.grid import Job, group_jobs, list_cells
+from ruler.experiment.provenance import Provenance
 from ruler.experiment.settings import StudySettings
-from ruler.experiment.store import Provenance, ResultStore, load_results
+from ruler.experiment.store import ResultStore, load_results
 from ruler.experiment.studies import choose_studies, shrink_studies
 
 STUDY = StudySettings("own", ("breast_cancer",), ("gradient_ascent", "scrub"), (0.05,), (0, 1))

@@ -16,7 +16,7 @@ from ruler.core.readers.safety import reading_safely
 from ruler.embeddings.bundle.checkpoints import find_factory, load_checkpoint, load_transformer
 from ruler.embeddings.bundle.prompts import PromptForm
 from ruler.embeddings.bundle.records import FolderRecords, load_groups, load_records
-from ruler.embeddings.files import SIDES
+from ruler.embeddings.folders import SIDES
 
 S = TypeVar("S")
 T = TypeVar("T")

@@ -18,7 +18,7 @@ from ruler.core.readers.pretrained import load_image_processor, load_tokenizer
 from ruler.core.readers.safety import reading_safely
 from ruler.core.readers.tables import read_csv, read_parquet, read_rows
 from ruler.embeddings.bundle.prompts import PromptForm, read_prompt_rows
-from ruler.embeddings.files import SIDES
+from ruler.embeddings.folders import SIDES
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -19,7 +19,8 @@ from ruler.core.errors import InputError, RulerError
 from ruler.core.optional import load_optional
 from ruler.experiment.cell import Workplace, run_job
 from ruler.experiment.grid import Job
-from ruler.experiment.store import ResultStore, describe_process
+from ruler.experiment.provenance import describe_process
+from ruler.experiment.store import ResultStore
 
 MOST_DEATHS = 3
 """A job that this many workers died over is given up."""

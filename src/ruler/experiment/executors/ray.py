@@ -20,7 +20,8 @@ from ruler.data import DATASETS, locate
 from ruler.experiment.cell import Outcome, Workplace, run_job
 from ruler.experiment.executors.local import MOST_DEATHS, count_cores
 from ruler.experiment.grid import Cell, Job
-from ruler.experiment.store import Provenance, ResultStore, describe_process
+from ruler.experiment.provenance import Provenance, describe_process
+from ruler.experiment.store import ResultStore
 
 MOST_LOST_NODES = 10
 """A job is given up when this many nodes in a row were lost under it: nodes come and go without the job's fault."""

@@ -53,7 +53,7 @@ def test_columns_are_the_documented_ones(path: Path) -> None:
         *("m4_placebo_sd", "m4_placebo_low", "m4_placebo_high", "m4_placebo_p", "n_groups"),
         *("verdict", "m2_verdict", "m4_verdict", "norm_verdict", "loss_verdict", "seen", "m2_effect", "m2_p_value"),
         *("m4_effect", "m4_p_value", "norm_effect", "norm_p_value", "loss_effect", "loss_p_value"),
-        *("damage_similarity", "damage_skill", "layers", "peers", "reasons", "recipe", "options"),
+        *("damage_similarity", "damage_skill", "layers", "peers", "reasons", "recipe", "options", "choice"),
         *("unlearning_s", "retraining_s"),
     ]
 

@@ -14,7 +14,7 @@ _MISUSE = 2
 
 
 def compare(
-    source: Annotated[str, typer.Argument(help="A TOML file, a dataset (see `ruler data list`), or a CSV or parquet.")],
+    source: Annotated[str, typer.Argument(help="A TOML file, a dataset (see `ruler data list`), or data of your own.")],
     target: Annotated[str | None, typer.Option(help="Column with the classes, of a file of your own.")] = None,
     forget: Annotated[
         str | None, typer.Option(help="Share to forget, such as 0.1; 'class == LABEL' or 'COLUMN == VALUE'.")
@@ -22,6 +22,10 @@ def compare(
     methods: Annotated[str | None, typer.Option(help="Only these methods, separated by commas.")] = None,
     metrics: Annotated[str | None, typer.Option(help="Only these peers' metrics, separated by commas.")] = None,
     seeds: Annotated[int | None, typer.Option(help="Training seeds; 3 by default.")] = None,
+    choose: Annotated[
+        bool, typer.Option("--choose", help="Choose each method's settings of its grid, on retain records alone.")
+    ] = False,
+    language_model: Annotated[str | None, typer.Option(help="Folder of the model, for texts or prompts.")] = None,
     jobs: Annotated[int | None, typer.Option(help="Worker processes; by default one per core.")] = None,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     reports: Annotated[
@@ -42,11 +46,14 @@ def compare(
         "methods": None if methods is None else methods.split(","),
         "metrics": None if metrics is None else metrics.split(","),
         "seeds": seeds,
+        "choose": choose or None,
+        "language_model": language_model,
     }
     given = {name: value for name, value in given.items() if value is not None}
     is_file = source.endswith(".toml")
     if is_file and given:
-        raise InputError(f"{', '.join(f'--{name}' for name in given)} must be set in {source}; got it as an option.")
+        words = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise InputError(f"{words} must be set in {source}; got it as an option.")
     settings = Path(source) if is_file else CompareSettings(source, **given)  # type: ignore[arg-type]
     try:
         found = run_comparison(settings, out, jobs=jobs, device=device, reports=reports, progress=True)

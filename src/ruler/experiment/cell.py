@@ -35,6 +35,7 @@ class Workplace:
         language_model: Folder of the pretrained model for texts and prompts; None looks for one.
         table: File of the user's own that a comparison reads.
         reports: Folder in which a comparison saves the report of every audit; None saves none.
+        code: Folder in which a comparison looks for the function that builds its models.
     """
 
     models: Path | None = None
@@ -43,6 +44,7 @@ class Workplace:
     language_model: str | None = None
     table: Path | None = None
     reports: Path | None = None
+    code: Path | None = None
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,7 @@ class RunSettings:
         language_model: Folder or hub name of the pretrained model for texts and prompts; None looks for one.
         table: File of the user's own that a comparison reads.
         reports: Folder in which a comparison saves the report of every audit; None saves none.
+        code: Folder in which a comparison looks for the function that builds its models.
     """
 
     out: Path
@@ -50,6 +51,7 @@ class RunSettings:
     language_model: str | None = None
     table: Path | None = None
     reports: Path | None = None
+    code: Path | None = None
 
     def __post_init__(self) -> None:
         DEVICES[self.device]
@@ -59,7 +61,8 @@ class RunSettings:
     @property
     def workplace(self) -> Workplace:
         """What workers need to know of these settings."""
-        return Workplace(self.models, self.checkpoints, self.device, self.language_model, self.table, self.reports)
+        names = ("models", "checkpoints", "device", "language_model", "table", "reports", "code")
+        return Workplace(**{name: getattr(self, name) for name in names})
 
 
 @dataclass(frozen=True)
@@ -128,7 +131,7 @@ def run_studies(
         asked = pending if settings.language_model is None else cells
         for kind in sorted(_RESOLVERS.keys() & {DATASETS[cell.dataset].kind for cell in asked}):
             of_kind = sorted({cell.dataset for cell in asked if DATASETS[cell.dataset].kind == kind})
-            store.check_language_model(_resolve_model(kind, settings.language_model).description, of_kind)
+            store.check_language_model(resolve_model(kind, settings.language_model).description, of_kind)
         gather_inputs({cell.dataset for cell in pending}, settings.language_model)
         add_studies(studies, settings.out / STUDY_FILE)
 
@@ -211,7 +214,7 @@ def gather_inputs(datasets: Iterable[str], language_model: str | None = None) ->
     if "prompts" in kinds:
         from ruler.models.causal_lm import load_causal_language_model
 
-        load_causal_language_model(_resolve_model("prompts", language_model).folder)
+        load_causal_language_model(resolve_model("prompts", language_model).folder)
     for entry in wanted:
         if isinstance(entry, FaceSet):
             check_gender(entry)
@@ -219,7 +222,8 @@ def gather_inputs(datasets: Iterable[str], language_model: str | None = None) ->
             fetch_dataset(entry.key, progress=True)
 
 
-def _resolve_model(kind: str, name: str | None) -> "LanguageModel":
+def resolve_model(kind: str, name: str | None) -> "LanguageModel":
+    """The pretrained model for a kind of data, text or prompts: where it lies, and its name for the results."""
     module, _, function = _RESOLVERS[kind].partition(":")
     found: LanguageModel = getattr(import_module(f"ruler.models.{module}"), function)(name)  # needs transformers
     return found

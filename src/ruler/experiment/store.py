@@ -62,7 +62,7 @@ _DIAGNOSTIC = {
     "model": "TEXT",
     **_CONTROLS,
     **_AUDIT,
-    **dict.fromkeys(("layers", "peers", "reasons", "recipe", "options"), "TEXT"),
+    **dict.fromkeys(("layers", "peers", "reasons", "recipe", "options", "choice"), "TEXT"),
     **dict.fromkeys(("unlearning_s", "retraining_s"), "REAL"),
 }
 """Later columns: a file that lacks some of them gets them when it is opened."""

@@ -95,7 +95,7 @@ def test_every_missing_number_has_its_reason_and_a_metric_that_fails_stops_no_ot
     assert why["Retraining", "broken_of_tests"] == "ZeroDivisionError: no number"
     assert why["Retraining", "u_lira"] == "It needs shadows_forget_predictions, which must be given."
     assert why["Original", "m3"] == "The original has not moved."
-    numbers = found.runs.drop(columns=["method", "title", "settings", "report", "verdict", "seen", "reasons"])
+    numbers = found.runs.select_dtypes("number")
     for run, row in zip(found.runs.to_dict("records"), numbers.to_dict("records"), strict=True):
         absent = {name for name, value in row.items() if math.isnan(value)}
         assert absent <= json.loads(run["reasons"]).keys()
@@ -229,5 +229,37 @@ def test_images_by_name_are_compared_too(tmp_path: Path) -> None:
     assert found.summary.failures == {}
     assert found.settings.model == "small_cnn"
     assert found.table["method"].tolist() == ["original", "retrain", "random_labels"]
-    with pytest.raises(InputError, match="a share or"):
+    with pytest.raises(InputError, match="must be one of class; got 'shape'"):
         ruler.compare("dots_of_tests", forget="shape == round", out=tmp_path, jobs=1)
+
+
+def test_settings_are_chosen_of_a_grid_and_every_candidate_is_published(folder: Path) -> None:
+    found = ruler.compare(
+        folder / "own.csv",
+        target="sick",
+        methods={
+            "retrain": {},
+            "cf_k": {},
+            "gradient_ascent": {"epochs": 2, "learning_rate": [1e-6, 10.0]},
+            "eu_k": {"n_layers": [99, 98]},
+        },
+        choose=True,
+        metrics=["cka"],
+        seeds=1,
+        training={"epochs": 2},
+        out=folder / "chosen",
+        jobs=1,
+    )
+    assert found.table["title"].tolist() == ["Original", "Retraining", "CF-k", "Gradient Ascent (epochs=2)", "EU-k"]
+    assert found.runs["verdict"].tolist()[-1] == "failed"  # no candidate has so many layers
+    choices = found.choices.groupby("title", sort=False)
+    assert {title: len(part) for title, part in choices} == {"CF-k": 6, "Gradient Ascent (epochs=2)": 2}
+    for _, part in choices:
+        assert part["is_chosen"].sum() == 1
+        assert part["score"].idxmin() == part["is_chosen"].idxmax()
+    ascent = choices.get_group("Gradient Ascent (epochs=2)")
+    assert ascent["settings"].tolist() == ["epochs=2, learning_rate=1e-06", "epochs=2, learning_rate=10.0"]
+    assert ascent["is_chosen"].tolist() == [True, False]  # the other one breaks the model
+    published = pd.read_csv(found.out / "choices.csv")
+    assert published["score"].tolist() == pytest.approx(found.choices["score"].tolist())
+    assert "epochs=2, learning_rate=1e-06" in (found.out / "compare.html").read_text()

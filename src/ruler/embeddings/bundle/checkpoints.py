@@ -93,7 +93,7 @@ def load_transformer(
     return model
 
 
-def find_factory(spec: str, key: str, folder: Path) -> Callable[[], Any]:
+def find_factory(spec: str, key: str, folder: Path) -> Callable[..., Any]:
     """The function that ``module:function`` names, wrapped so that its errors are told in one line.
 
     ``module`` is the file ``module.py`` in ``folder``, or else an installed module. That one file is executed, which
@@ -127,7 +127,12 @@ def find_factory(spec: str, key: str, folder: Path) -> Callable[[], Any]:
     function = getattr(module, function_name, None)
     if not callable(function):
         raise InputError(f"{key} must name a function of {module_name}; got {function_name!r}, which is not one.")
-    return lambda: _call(function, f"{key} {spec!r} must run without arguments")
+
+    def run(*given: Any) -> Any:
+        rule = f"{key} {spec!r} must run {f'with {given}' if given else 'without arguments'}"
+        return _call(lambda: function(*given), rule)
+
+    return run
 
 
 def _execute(file: Path) -> ModuleType:

@@ -1,25 +1,24 @@
 """The engine of comparisons: the diagnostic one, with peers' metrics and the time that each method takes."""
 
-import copy
 import json
 import math
-import statistics
-import time
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import numpy as np
-import torch
 from torch import nn
 
 from ruler.auditing.findings import Report
+from ruler.core.errors import RulerError
 from ruler.core.types import Embeddings, IndexArray, Predictions
 from ruler.experiment.cell import Scores, Workplace
+from ruler.experiment.compare.choice import Rehearsal, choose_settings, cut_rehearsal, rehearse
 from ruler.experiment.compare.data import CompareData, load_compared
 from ruler.experiment.compare.settings import list_needed
-from ruler.experiment.diagnostic import trainers
+from ruler.experiment.compare.trainers import ComparedClassifier, TimedTrainer, make_trainer
+from ruler.experiment.diagnostic.data import Completing
 from ruler.experiment.diagnostic.engine import (
     AUDITED_ROWS,
     AUDITED_SEED,
@@ -30,102 +29,20 @@ from ruler.experiment.diagnostic.engine import (
     find_draw,
     strip_method,
 )
-from ruler.experiment.diagnostic.trainers import LOSS_BOUND, ClassifierTrainer, ModelOutputs, repeat_exactly
+from ruler.experiment.diagnostic.trainers import ModelOutputs
 from ruler.experiment.grid import Cell, Job
 from ruler.metrics.peers import PEERS
 from ruler.training.classifier import predict
-from ruler.training.loop import optimize
-from ruler.training.settings import TrainingSettings
-from ruler.training.steps import cross_entropy
-from ruler.unlearning import METHODS, UnlearningSettings
 from ruler.unlearning.distillation import make_random_teacher
 
-RELEARN_EPOCHS = 10
-OTHER_SEED = 10_000  # retraining as a method starts from other weights than any oracle
 _LAYER = "representation"
-
-
-def choose_training(cell: Cell) -> TrainingSettings:
-    """The settings that a cell's original and oracle are trained with."""
-    changes: dict[str, Any] = json.loads(cell.recipe)["training"]
-    return replace(trainers.choose_training(cell), **changes)
-
-
-def choose_unlearning(cell: Cell) -> UnlearningSettings:
-    """The method's settings: its defaults in batches of the training's size, or as the user says.
-
-    Retraining takes the original's training, from weights of another seed than the oracle's.
-    """
-    kind: Any = METHODS[cell.method].settings
-    chosen: dict[str, Any] = {"batch_size": cell.batch_size, "loss_bound": LOSS_BOUND}
-    if cell.method == "retrain":
-        training = choose_training(cell)
-        chosen = {entry.name: getattr(training, entry.name) for entry in fields(TrainingSettings) if entry.init}
-        chosen["seed"] = OTHER_SEED + cell.seed
-    settings: UnlearningSettings = kind(**chosen | (json.loads(cell.options) if cell.options else {}))
-    return settings
-
-
-class CompareTrainer(ClassifierTrainer):
-    """Classifiers of a comparison; keeps how long each model took.
-
-    Attributes:
-        seconds: (seed, number of records) -> what training took: of the processor, or of the clock on a GPU.
-    """
-
-    choose_training = staticmethod(choose_training)
-    choose_unlearning = staticmethod(choose_unlearning)
-
-    def __init__(self, data: CompareData, device: str) -> None:
-        super().__init__(data, device)
-        self.seconds: dict[tuple[int, int], float] = {}
-
-    def tell_s(self) -> float:
-        """The time, of this process's work on a CPU; elsewhere when the device is done."""
-        if self._device == "cpu":
-            return time.process_time()
-        torch.cuda.synchronize()
-        return time.perf_counter()
-
-    def tell_training_s(self, n_records: int) -> float:
-        """What training on so many records takes: the median over the models of this job, whose times scatter."""
-        return statistics.median(took for (_, n), took in self.seconds.items() if n == n_records)
-
-    def train(self, cell: Cell, rows: IndexArray, seed: int) -> nn.Module:
-        """Train a classifier of the cell's architecture."""
-        started_s = self.tell_s()
-        model = super().train(cell, rows, seed)
-        self.seconds[seed, len(rows)] = self.tell_s() - started_s
-        return model
-
-    def unlearn(self, cell: Cell, model: nn.Module, forget: IndexArray, retain: IndexArray) -> nn.Module:
-        """Apply the cell's method to the classifier; retraining is the oracle's training from another seed."""
-        if cell.method == "retrain" and not cell.options:
-            return super().train(cell, retain, OTHER_SEED + cell.seed)
-        return super().unlearn(cell, model, forget, retain)
-
-    def relearn(self, cell: Cell, model: nn.Module, forget: IndexArray) -> list[float]:
-        """Accuracy on the forget records after 0, 1, 2, ... epochs of training on them alone."""
-        student, records = copy.deepcopy(model), self.pair(forget)
-        found = []
-
-        def look(epoch: int = 0, loss: float = 0.0) -> None:
-            answers = predict(student, records)
-            found.append(float((answers.logits.argmax(1) == answers.labels).mean()))
-
-        look()
-        settings = replace(choose_training(cell), epochs=RELEARN_EPOCHS, schedule="constant", augment="none")
-        settings = replace(settings, loss_bound=LOSS_BOUND)
-        with repeat_exactly(self._device, has_pooling=self._is_of_images):
-            optimize(student, cross_entropy, {"retain": records}, settings, seed=cell.seed, on_epoch=look)
-        return found
 
 
 class CompareEngine(DiagnosticEngine):
     """The models of cells that share a comparison, a training seed and a forget set."""
 
     _data: CompareData
-    _trainer: CompareTrainer
+    _trainer: TimedTrainer
 
     def __init__(self, job: Job, workplace: Workplace) -> None:
         recipe = json.loads(job.cells[0].recipe)
@@ -135,12 +52,14 @@ class CompareEngine(DiagnosticEngine):
         super().__init__(job, workplace)
         self._reports = workplace.reports
         self._reference = cache(self._make_reference)
+        self._rehearsal = cache(self._rehearse)
+        self._why_no_layers = ""
 
     def _load(self, cell: Cell, workplace: Workplace) -> CompareData:
-        return load_compared(self._recipe["data"], workplace.table)
+        return load_compared(self._recipe["data"], workplace.table, workplace.language_model)
 
-    def _make_trainer(self, workplace: Workplace) -> CompareTrainer:
-        return CompareTrainer(self._data, self._device)
+    def _make_trainer(self, workplace: Workplace) -> TimedTrainer:
+        return make_trainer(self._data, workplace)
 
     def measure_original(self, cell: Cell) -> AuditableModel:
         """Measure the original model of the cell's seed."""
@@ -155,14 +74,21 @@ class CompareEngine(DiagnosticEngine):
     def measure_unlearned(self, cell: Cell) -> AuditableModel:
         """Measure the original after the cell's method, and the time that the method takes."""
         partition, shared = self._cut(*find_draw(cell)), strip_method(cell)
+        chosen, choice = choose_settings(cell, lambda: self._rehearsal(shared, find_draw(cell)), self._trainer)
         started_s = self._trainer.tell_s()
-        model = self._trainer.unlearn(cell, self._original(shared), partition.forget, partition.retain)
+        model = self._trainer.unlearn(chosen, self._original(shared), partition.forget, partition.retain)
         took: Scores = {
+            "choice": choice,
             "unlearning_s": self._trainer.tell_s() - started_s,
             "retraining_s": self._trainer.tell_training_s(len(partition.retain)),
         }
         measured = self._measure(shared, model, find_draw(cell))
         return replace(measured, alone=measured.alone | took, name=cell.name)
+
+    def _rehearse(self, cell: Cell, draw: ForgetDraw) -> Rehearsal:
+        partition = self._cut(*draw)
+        parts = cut_rehearsal(partition.retain, len(partition.forget), self._data.groups)
+        return rehearse(cell, self._trainer, parts)
 
     def _keep(self, report: Report, model: AuditableModel) -> None:
         """Save the report of an audit, if asked to."""
@@ -187,26 +113,51 @@ class CompareEngine(DiagnosticEngine):
         if self._data.is_chosen is not None:
             control = draw_rows(self._data.find_control(), AUDITED_ROWS, AUDITED_SEED)
             sides = (*sides[:2], self._gather(outputs, control))
-        return replace(measured, sides=sides, given=self._give(cell, model, draw, outputs))
-
-    def _give(self, cell: Cell, model: nn.Module, draw: ForgetDraw, outputs: ModelOutputs) -> dict[str, Any]:
-        """What peers' metrics are computed from, as far as one of them needs it."""
-        partition, held_out = self._cut(*draw), np.arange(self._data.n_train, len(self._data.inputs))
-        parts = {"forget": partition.forget, "retain": partition.retain, "held_out": held_out}
-        logits, labels, groups = outputs.logits, self._data.labels, self._data.groups
-        assert logits is not None
-        assert labels is not None
-        given: dict[str, Any] = {"device": self._device if self._device != "cpu" else None}
-        for side, rows in parts.items():
-            given[f"{side}_predictions"] = Predictions(logits[rows], labels[rows])
-            like = self._data.find_control() if side == "held_out" else rows
-            few = draw_rows(like, AUDITED_ROWS, AUDITED_SEED)
-            given[f"{side}_states"] = {_LAYER: outputs.rows[few].cpu().numpy()}
-            given[f"{side}_groups"] = None if groups is None else groups[few]
+        layers, given = measured.layers, self._give_states(outputs, draw)
+        if isinstance(self._trainer.inner, ComparedClassifier):
+            layers = self._read_layers(self._trainer.inner, model, draw)
+            given |= self._give_answers(cell, model, draw, outputs)
+        given |= measured.given
         if "weights" in self._needed:
             given["weights"] = {name: value.detach().cpu().numpy() for name, value in model.named_parameters()}
-        if "relearn_accuracies" in self._needed:
-            given["relearn_accuracies"] = self._trainer.relearn(cell, model, partition.forget)
+        return replace(measured, sides=sides, layers=layers, given=given)
+
+    def _read_layers(self, trainer: ComparedClassifier, model: nn.Module, draw: ForgetDraw) -> dict[str, Any]:
+        """Forget and held-out records by layer; none, with the reason, where a model's layers cannot be told."""
+        sides = (self._cut(*draw).forget, self._data.find_control())
+        few = [draw_rows(rows, AUDITED_ROWS, AUDITED_SEED) for rows in sides]
+        try:
+            found = trainer.read_layers(model, np.concatenate(few))
+        except RulerError as error:
+            self._why_no_layers = str(error)
+            return {}
+        return {name: (one.values[: len(few[0])], one.values[len(few[0]) :]) for name, one in found.items()}
+
+    def _give_states(self, outputs: ModelOutputs, draw: ForgetDraw) -> dict[str, Any]:
+        """States and groups of a draw of records per side, of every kind of model."""
+        partition, groups = self._cut(*draw), self._data.groups
+        sides = {"forget": partition.forget, "retain": partition.retain, "held_out": self._data.find_control()}
+        given: dict[str, Any] = {"device": self._device if self._device != "cpu" else None}
+        for side, rows in sides.items():
+            few = draw_rows(rows, AUDITED_ROWS, AUDITED_SEED)
+            given[f"{side}_states"] = {_LAYER: outputs.rows[few].cpu().numpy()}
+            given[f"{side}_groups"] = None if groups is None else groups[few]
+        if isinstance(self._data.language, Completing):  # read by layer, see `CausalTrainer.read_peers`
+            given = {name: given[name] for name in ("device", "forget_groups")}
+        return given
+
+    def _give_answers(self, cell: Cell, model: nn.Module, draw: ForgetDraw, outputs: ModelOutputs) -> dict[str, Any]:
+        """What a classifier says, as far as one of the metrics needs it."""
+        partition, held_out = self._cut(*draw), np.arange(self._data.n_train, len(self._data.inputs))
+        parts = {"forget": partition.forget, "retain": partition.retain, "held_out": held_out}
+        logits, labels = outputs.logits, self._data.labels
+        assert logits is not None
+        assert labels is not None
+        given: dict[str, Any] = {
+            f"{side}_predictions": Predictions(logits[rows], labels[rows]) for side, rows in parts.items()
+        }
+        if "relearn_accuracies" in self._needed and isinstance(self._trainer.inner, ComparedClassifier):
+            given["relearn_accuracies"] = self._trainer.inner.relearn(cell, model, partition.forget)
         if "random_" in self._needed:
             given["random_forget_predictions"] = self._reference(cell, "random", cell.seed, draw)[0]
         others = [seed for seed in self._recipe["seeds"] if seed != cell.seed]
@@ -228,7 +179,9 @@ class CompareEngine(DiagnosticEngine):
         else:
             model = self._trainer.train(cell, partition.retain, seed)
         held_out = np.arange(self._data.n_train, len(self._data.inputs))
-        forget, control = (predict(model, self._trainer.pair(rows)) for rows in (partition.forget, held_out))
+        assert isinstance(self._trainer.inner, ComparedClassifier)
+        pair = self._trainer.inner.pair
+        forget, control = (predict(model, pair(rows)) for rows in (partition.forget, held_out))
         return forget, control
 
     def _measure_peers(self, known: Mapping[str, AuditableModel]) -> Scores:
@@ -238,7 +191,7 @@ class CompareEngine(DiagnosticEngine):
             if role in known:
                 given |= {f"{role}_{name}": value for name, value in known[role].given.items()}
         values: dict[str, float | None] = {}
-        reasons = {}
+        reasons = {"layers": self._why_no_layers} if self._why_no_layers else {}
         for name in self._metrics:
             try:
                 found = PEERS[name].measure(given)

@@ -1,7 +1,8 @@
 """What decides the cells of a comparison, typed and checked, and how it is read from a TOML file."""
 
+import importlib.util
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from itertools import product
 from pathlib import Path
@@ -16,8 +17,9 @@ from ruler.core.readers.tables import TABLE_SUFFIXES
 from ruler.core.registry import Registry
 from ruler.data import DATASETS, TabularSet
 from ruler.data.sources import resolve
-from ruler.experiment.compare.data import CompareData, load_compared
+from ruler.experiment.compare.data import CompareData, hash_content, load_compared
 from ruler.experiment.grid import Cell
+from ruler.experiment.run import resolve_model
 from ruler.experiment.settings import PAPER_FORGET_SEED
 from ruler.metrics.peers import PEERS, PREFIXES
 from ruler.models import MODELS
@@ -25,16 +27,42 @@ from ruler.training.settings import TrainingSettings
 from ruler.unlearning import METHODS
 
 STUDY = "compare"
-GIVEN = (
-    *(f"{side}_{what}" for side in ("forget", "retain", "held_out") for what in ("predictions", "states", "groups")),
-    *("weights", "relearn_accuracies", "device"),
-)
-"""What a classifier gives to peers' metrics, by its name in `NEEDS`."""
-MEASURED = ("oracle_", "original_", "random_", "oracles_", "originals_")
+_STATES = tuple(f"{side}_{what}" for side in ("forget", "retain", "held_out") for what in ("states", "groups"))
+_TOKENS = ("forget_tokens", "held_out_tokens", "forget_patches")
+_ANSWERS = ("paraphrased_tokens", "perturbed_tokens")
+_PREDICTIONS = tuple(f"{side}_predictions" for side in ("forget", "retain", "held_out"))
+GIVEN = {
+    "classifier": (*_PREDICTIONS, *_STATES, "weights", "relearn_accuracies", "device"),
+    "text": (*_STATES, "weights", "device"),
+    "prompts": (*_TOKENS, *_ANSWERS, "forget_states", "forget_groups", "weights"),
+}
+"""What a model gives to peers' metrics, by its name in `NEEDS`: classifiers, masked and causal language models."""
+MEASURED = {
+    "classifier": ("oracle_", "original_", "random_", "oracles_", "originals_"),
+    "text": ("oracle_", "original_"),
+    "prompts": ("oracle_", "original_"),
+}
 """Whose numbers are measured besides; the method is not repeated on other originals (``shadows_``)."""
+FITTING = {
+    "classifier": ("any", "classifier"),
+    "text": ("any", "language"),
+    "prompts": ("any", "language", "preferences"),
+}
+"""Kinds of methods for each; retraining is the training of the original, whatever the model."""
+GRID = "*"
+"""In a cell's options: the grid from which its settings are chosen."""
 
+_ARCHITECTURES = {"table": "tabular_mlp", "images": "small_cnn", "text": "bert_mlm", "prompts": "causal_lm"}
 _SMALLEST_BATCH, _STEPS = 16, 16
-_LARGEST_BATCH = {"rows": 256, "images": 128}
+_LARGEST_BATCH = {"images": 128, "text": 16, "prompts": 32}
+_COLUMNS = {
+    "target": ("table",),
+    **dict.fromkeys(("ids", "groups"), ("table", "prompts")),
+    **dict.fromkeys(("prompt", "completion"), ("prompts",)),
+    "text": ("text",),
+    "image_size": ("images",),
+}
+"""Settings of a user's own data -> the kinds of data that they are for."""
 
 
 @dataclass(frozen=True)
@@ -42,20 +70,30 @@ class CompareSettings:
     """Everything that decides the numbers of a comparison.
 
     Args:
-        dataset: Key of a table, of images or of faces, or the path of a .csv, .csv.gz or .parquet file.
-        target: Column with the classes; for a file.
-        ids: Column with the records' names, which is no feature; for a file.
-        groups: Column that says whose record it is, which is no feature; for a file. Whole groups are forgotten and
-            held out.
-        forget: Share of training records, or of those of whole groups, drawn at random; ``"class == LABEL"``; or
-            ``"COLUMN == VALUE"``.
+        dataset: Key of a dataset; or the path of a table (.csv, .csv.gz, .parquet), of prompts (.jsonl, or a table), of
+            texts (a table) or of images (a folder with one sub-folder per class, or an .npz file).
+        target: Column with the classes; for a table.
+        ids: Column with the records' names, which is no feature; for a table or prompts.
+        groups: Column that says whose record it is, which is no feature; for a table or prompts. Whole groups are
+            forgotten and held out.
+        prompt, completion: Columns of prompts; these names by default.
+        text: Column of texts, whose rows are documents.
+        image_size: Height and width that the images of a folder are resized to.
+        forget: Share of training records, or of those of whole groups, drawn at random; ``"class == LABEL"``;
+            ``"group == NAME"``; or ``"COLUMN == VALUE"``.
         draws: How many forget sets are drawn, if ``forget`` is a share.
         methods: Names, or names with their settings; a list as a setting tries each of its values. None takes every
-            method for classifiers.
-        metrics: Peers' metrics by name; None takes all that classifiers can give what they need.
+            method for this kind of model.
+        choose: Choose each method's settings, of its lists or of its own grid, in every run by a rehearsal on retain
+            records; otherwise lists are rows of their own.
+        metrics: Peers' metrics by name; None takes all that models of this kind can give what they need.
         seeds: How many original models, each with an oracle of the same seed.
-        architecture: Of the models; None takes the MLP for tables, and the dataset's first for images.
+        architecture: Of the models; None takes the MLP for tables, and the dataset's first for images. Or
+            ``module:function``, a function of the user's own that takes (n_features, n_classes), or
+            (channels, height, width, n_classes) for images, and returns a torch module.
+        language_model: Folder or hub name of the pretrained model for texts and prompts.
         training: How originals and oracles are trained, where not by default.
+        folder: Where the module of ``architecture`` is looked for.
 
     Example:
         >>> CompareSettings("breast_cancer", methods=["scrub", "sssd"])
@@ -67,65 +105,117 @@ class CompareSettings:
     target: str | None = None
     ids: str | None = None
     groups: str | None = None
+    prompt: str | None = None
+    completion: str | None = None
+    text: str | None = None
+    image_size: list[int] | None = None
     forget: float | str = 0.1
     draws: int = 1
     methods: list[str] | dict[str, dict[str, Any]] | None = None
+    choose: bool = False
     metrics: list[str] | None = None
     seeds: int = 3
     architecture: str | None = None
+    language_model: str | None = None
     training: dict[str, Any] = field(default_factory=dict)
+    folder: Path = Path()
 
     def __post_init__(self) -> None:
         for name in ("seeds", "draws"):
             check_number(getattr(self, name), name, minimum=1, is_whole=True)
         if isinstance(self.forget, str) and self.draws > 1:
             raise InputError(f"draws must be 1 for {self.forget!r}, which leaves nothing to draw; got {self.draws}.")
-        kind = DATASETS[self.dataset].kind if self.dataset in DATASETS else "table"
-        if kind not in ("table", "images", "faces"):
-            raise InputError(f"dataset must be a table, images or faces; got {self.dataset!r}, of kind {kind}.")
-        if kind != "table" and (self.target or self.ids or self.groups):
-            raise InputError(f"target, ids and groups must be omitted for {self.dataset}; they are for your own file.")
-        takes = "rows" if kind == "table" else "images"
-        if MODELS[self.model].takes != takes:
-            fitting = ", ".join(name for name, entry in MODELS.items() if entry.takes == takes)
-            raise InputError(
-                f"architecture must be for {kind.removesuffix('s')}s: {fitting}; got {self.architecture!r}."
-            )
+        for name, kinds in _COLUMNS.items():
+            is_refused = self.kind not in kinds or (self.dataset in DATASETS and name != "groups")
+            if getattr(self, name) is not None and is_refused:
+                raise InputError(f"{name} must be omitted for {self.dataset}; it is for your own {' or '.join(kinds)}.")
+        self._check_model()
         _check_fields(self.training, TrainingSettings, "training")
         TrainingSettings(**self.training)
         for name in self.metrics or ():
             PEERS[name]
         list(self._list_variants())
 
+    def _check_model(self) -> None:
+        is_language = self.family != "classifier"
+        if self.language_model is not None and not is_language:
+            raise InputError(f"language_model must be omitted for {self.dataset}; it is for texts and prompts.")
+        if self.architecture is None:
+            return
+        if is_language:
+            raise InputError(f"architecture must be omitted for {self.kind}; name the model as language_model.")
+        if ":" in self.architecture:
+            return
+        takes = "rows" if self.kind == "table" else "images"
+        if MODELS[self.architecture].takes != takes:
+            fitting = ", ".join(name for name, entry in MODELS.items() if entry.takes == takes)
+            raise InputError(
+                f"architecture must be for {self.kind.removesuffix('s')}s: {fitting}; got {self.architecture!r}."
+            )
+
+    @property
+    def kind(self) -> str:
+        """Of the data: table, images, faces, text or prompts."""
+        if self.dataset in DATASETS:
+            return DATASETS[self.dataset].kind
+        name = self.dataset.lower()
+        if self.text is not None:
+            return "text"
+        if self.prompt is not None or self.completion is not None or name.endswith((".jsonl", ".jsonl.gz")):
+            return "prompts"
+        return "images" if name.endswith(".npz") or Path(self.dataset).is_dir() else "table"
+
+    @property
+    def family(self) -> str:
+        """Of the models: classifier, or text or prompts for language models."""
+        return self.kind if self.kind in FITTING else "classifier"
+
     @property
     def model(self) -> str:
         """The architecture, by default the first for the kind of data."""
-        is_table = self.dataset not in DATASETS or DATASETS[self.dataset].kind == "table"
-        return self.architecture or ("tabular_mlp" if is_table else DATASETS[self.dataset].architectures[0])
+        own = DATASETS[self.dataset].architectures if self.dataset in DATASETS and self.kind != "table" else ()
+        return self.architecture or (own[0] if own else _ARCHITECTURES[self.kind])
 
     @property
     def path(self) -> Path | None:
-        """The file of a dataset of the user's own."""
+        """The file or folder of data of the user's own."""
         if self.dataset in DATASETS:
             return None
-        found = resolve(self.dataset, TabularSet, TABLE_SUFFIXES)
-        return found if isinstance(found, Path) else None
+        found = resolve(self.dataset, TabularSet, TABLE_SUFFIXES) if self.kind == "table" else Path(self.dataset)
+        if not isinstance(found, Path):
+            return None
+        if not found.exists():
+            raise InputError(f"dataset must be an existing file or folder; got {str(found)!r}. Check the spelling.")
+        return found
 
     def load(self) -> CompareData:
         """Read the records and the forget set, or say what is wrong with them."""
-        return load_compared(self.describe_data(), self.path)
+        return load_compared(self.describe_data(), self.path, self.language_model)
 
     def describe_data(self) -> dict[str, Any]:
         """What decides the records of a comparison: the content of a file, not where it lies."""
-        known: dict[str, Any] = {name: getattr(self, name) for name in ("target", "ids", "groups", "forget")}
+        known: dict[str, Any] = {name: getattr(self, name) for name in ("kind", "forget", *_COLUMNS)}
         path = self.path
-        return known | {"dataset": self.dataset if path is None else path.name, "sha256": path and hash_file(path)}
+        return known | {"dataset": self.dataset if path is None else path.name, "sha256": path and hash_content(path)}
+
+    def describe_model(self) -> str:
+        """What decides a model besides its architecture: the language model, or the code that builds it."""
+        if self.family != "classifier":
+            return resolve_model(self.kind, self.language_model).description
+        if self.architecture is None or ":" not in self.architecture:
+            return ""
+        module = self.architecture.partition(":")[0]
+        beside = self.folder / f"{module}.py"
+        found = importlib.util.find_spec(module) if not beside.is_file() else None
+        source = beside if beside.is_file() else Path(found.origin) if found is not None and found.origin else None
+        return hash_file(source) if source is not None and source.is_file() else ""
 
     def list_metrics(self) -> tuple[str, ...]:
         """Names of the peers' metrics that are measured."""
         if self.metrics is not None:
             return tuple(self.metrics)
-        known = {prefix + name for prefix in ("", *MEASURED) for name in GIVEN}
+        given = [name for name in GIVEN[self.family] if self.dataset in DATASETS or name not in _ANSWERS]
+        known = {prefix + name for prefix in ("", *MEASURED[self.family]) for name in given}
         return tuple(name for name, peer in PEERS.items() if known.issuperset(peer.needs))
 
     def list_cells(self, n_train: int) -> tuple[Cell, ...]:
@@ -136,16 +226,17 @@ class CompareSettings:
         """
         seeds = tuple(range(self.seeds))
         content: dict[str, Any] = {"data": self.describe_data(), "seeds": seeds, "training": self.training}
+        content |= {"model": self.describe_model(), "metrics": self.list_metrics()}
         common = Cell(
             study=STUDY,
             dataset=str(content["data"]["dataset"]),
             method="original",
             forget_fraction=0.0 if isinstance(self.forget, str) else self.forget,
             seed=0,
-            batch_size=self.training.get("batch_size") or choose_batch(n_train, self.model),
+            batch_size=self.training.get("batch_size") or choose_batch(n_train, self.kind),
             engine="compare",
             architecture=self.model,
-            recipe=json.dumps({**content, "metrics": self.list_metrics()}, sort_keys=True),
+            recipe=json.dumps(content, sort_keys=True),
         )
         values = asdict(common)
         forget_seeds = range(PAPER_FORGET_SEED, PAPER_FORGET_SEED + self.draws)
@@ -156,33 +247,51 @@ class CompareSettings:
         )
 
     def _list_variants(self) -> Iterator[tuple[str, str]]:
-        """Methods with one choice of settings each, as JSON."""
-        chosen = self.methods
+        """Methods with one choice of settings each, or with the grid to choose from, as JSON."""
+        fitting, chosen = FITTING[self.family], self.methods
         if chosen is None:
-            chosen = [name for name, method in METHODS.items() if method.kind in ("any", "classifier")]
+            chosen = [name for name, method in METHODS.items() if method.kind in fitting or name == "retrain"]
         given = chosen if isinstance(chosen, dict) else {name: {} for name in chosen}
         if not given or len(given) != len(chosen):
             raise InputError(f"methods must name at least one method and none twice; got {list(chosen)}.")
         for name, settings in given.items():
             method = METHODS[name]
-            if method.kind not in ("any", "classifier"):
-                raise InputError(f"methods must fit the data; got {name}, for language models, with a table.")
+            if method.kind not in fitting and name != "retrain":
+                raise InputError(f"methods must fit the data; got {name}, for {method.kind} models, with {self.kind}.")
             _check_fields(settings, method.settings, f"settings of {name}")
-            ways = [value if isinstance(value, list) else [value] for value in settings.values()]
-            for values in product(*ways):
-                options = dict(zip(settings, values, strict=True))
-                method.settings(**options)
-                yield name, json.dumps(options, sort_keys=True) if options else ""
+            if name == "retrain" and settings and self.family != "classifier":
+                raise InputError("settings of retrain must be omitted for language models; it takes those of training.")
+            lists = {key: value for key, value in settings.items() if isinstance(value, list)}
+            fixed = {key: value for key, value in settings.items() if key not in lists}
+            grid = lists or {key: list(values) for key, values in method.grid.items() if key not in fixed}
+            for options in list_combinations(lists if not self.choose else grid):
+                method.settings(**fixed, **options)
+                if not self.choose or not grid:
+                    yield name, json.dumps(fixed | options, sort_keys=True) if fixed | options else ""
+            if self.choose and grid:
+                yield name, json.dumps({**fixed, GRID: grid}, sort_keys=True)
 
 
-def choose_batch(n_train: int, architecture: str = "tabular_mlp") -> int:
-    """Batch size of training and unlearning: 256 (128 for images), or a sixteenth of the records; at least 16.
+def list_combinations(grid: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    """Every combination of a grid; an empty one has one, without settings.
+
+    Example:
+        >>> list_combinations({"rate": [1, 2], "epochs": [5]})
+        [{'rate': 1, 'epochs': 5}, {'rate': 2, 'epochs': 5}]
+    """
+    return [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
+
+
+def choose_batch(n_train: int, kind: str = "table") -> int:
+    """Batch size of training and unlearning: 256 (images 128, prompts 32, texts 16), or a sixteenth of the records.
+
+    A sixteenth is at least 16.
 
     Example:
         >>> choose_batch(455), choose_batch(100_000)
         (28, 256)
     """
-    most = _LARGEST_BATCH[MODELS[architecture].takes]
+    most = _LARGEST_BATCH.get("images" if kind == "faces" else kind, 256)
     return min(most, max(_SMALLEST_BATCH, n_train // _STEPS))
 
 
@@ -193,7 +302,7 @@ def _check_fields(given: Mapping[str, Any], kind: Any, what: str) -> None:
 
 
 def read_settings(path: Path) -> CompareSettings:
-    """The settings of a TOML file; the path of a dataset counts from its folder.
+    """The settings of a TOML file; paths count from its folder.
 
     Raises:
         FileFormatError: Not TOML, an unknown field or a value of the wrong type.
@@ -201,7 +310,8 @@ def read_settings(path: Path) -> CompareSettings:
     """
     pydantic = load_optional("pydantic", "reading the file of a comparison")
     content = read_toml(path)
-    kinds = {entry.name: (entry.type, ...) for entry in fields(CompareSettings) if entry.name in content}
+    named = [entry for entry in fields(CompareSettings) if entry.name in content and entry.name != "folder"]
+    kinds: dict[str, Any] = {entry.name: (entry.type, ...) for entry in named}
     strict = pydantic.create_model("CompareFile", __config__=pydantic.ConfigDict(extra="forbid", strict=True), **kinds)
     try:
         values = strict.model_validate(content).model_dump()
@@ -211,8 +321,10 @@ def read_settings(path: Path) -> CompareSettings:
         raise FileFormatError(f"{path} must hold valid settings; got {place}: {first['msg']}.") from error
     if "dataset" not in values:
         raise FileFormatError(f'{path} must name a dataset; got none. Write dataset = "...".')
-    beside = path.parent / values["dataset"]
-    return CompareSettings(**values | ({"dataset": str(beside)} if beside.is_file() else {}))
+    for name in ("dataset", "language_model"):
+        if values.get(name) and (path.parent / values[name]).exists():
+            values[name] = str(path.parent / values[name])
+    return CompareSettings(**values, folder=path.parent)
 
 
 def list_needed(metrics: tuple[str, ...]) -> set[str]:

@@ -1,7 +1,7 @@
 """Causal language models: one pretrained model, fine-tuned and unlearned on prompts with their completions."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,8 +20,9 @@ from ruler.metrics.peers.language import read_language_model
 from ruler.models.causal_lm import load_causal_language_model
 from ruler.training.loop import optimize
 from ruler.training.sentences import NOT_ASKED, Completions, Preferences
+from ruler.training.settings import TrainingSettings
 from ruler.training.steps import cross_entropy
-from ruler.unlearning import METHODS, draw_refusals, unlearn
+from ruler.unlearning import METHODS, UnlearningSettings, draw_refusals, unlearn
 
 READ_TOKENS = 32768  # per forward pass
 
@@ -33,6 +34,9 @@ class CausalTrainer:
         data: Of the cells' dataset.
         device: Where models and records lie.
     """
+
+    choose_training: Callable[[Cell], TrainingSettings] = staticmethod(choose_training)
+    choose_unlearning: Callable[[Cell], UnlearningSettings] = staticmethod(choose_unlearning)
 
     def __init__(self, data: DiagnosticData, device: str) -> None:
         assert isinstance(data.language, Completing)
@@ -46,7 +50,7 @@ class CausalTrainer:
         """Fine-tune the pretrained model on these records."""
         with seeded(seed), repeat_exactly(self._device):
             model = copy.deepcopy(self.base)
-            optimize(model, cross_entropy, {"data": self.select(rows)}, choose_training(cell), seed=seed)
+            optimize(model, cross_entropy, {"data": self.select(rows)}, self.choose_training(cell), seed=seed)
         return model.eval()
 
     def unlearn(self, cell: Cell, model: nn.Module, forget: IndexArray, retain: IndexArray) -> nn.Module:
@@ -55,7 +59,7 @@ class CausalTrainer:
         An epoch has as many records as are to be forgotten, whichever side the method counts by: all methods take the
         same number of steps.
         """
-        settings = replace(choose_unlearning(cell), records_per_epoch=len(forget))
+        settings = replace(self.choose_unlearning(cell), records_per_epoch=len(forget))
         gone: Completions | Preferences = self.select(forget)
         if METHODS[cell.method].kind == "preferences":
             prompts = self._language.prompts.select(forget).prompts

@@ -14,6 +14,7 @@ from ruler.core.types import IndexArray, Partition
 from ruler.data import (
     DATASETS,
     Prompts,
+    TextData,
     load_faces,
     load_images,
     load_prompts,
@@ -184,7 +185,7 @@ def _load_images(dataset: str, size: str) -> DiagnosticData:
     n_train, n_test = (SMOKE_IMAGES, SMOKE_IMAGES // 2) if size == "smoke" else (len(parts.train), len(parts.test))
     images = np.concatenate([parts.train.images[:n_train], parts.test.images[:n_test]])
     return DiagnosticData(
-        inputs=_normalise(_thin_out(images) if size == "smoke" else images, n_train),
+        inputs=normalise_images(_thin_out(images) if size == "smoke" else images, n_train),
         labels=np.concatenate([parts.train.target[:n_train], parts.test.target[:n_test]]),
         groups=None,
         n_train=n_train,
@@ -202,7 +203,7 @@ def _load_faces(dataset: str, size: str) -> DiagnosticData:
     order = np.concatenate([control.retain, control.forget])
     n_train = len(control.retain)
     return DiagnosticData(
-        inputs=_normalise(images[order], n_train),
+        inputs=normalise_images(images[order], n_train),
         labels=target[order],
         groups=groups[order],
         n_train=n_train,
@@ -236,15 +237,31 @@ def _load_texts(dataset: str, size: str, language_model: str | None) -> Diagnost
     names = np.split(drawn[: 2 * n_train] if is_smoke else drawn, [n_train, n_train + n_control])
     place = np.arange(len(documents)) - np.searchsorted(documents, documents)  # in the document; they come in order
     is_wanted = place < (SMOKE_SENTENCES if is_smoke else len(documents))
-    train, control, head = (np.flatnonzero(np.isin(contents, part) & is_wanted) for part in names)
+    parts = [np.flatnonzero(np.isin(contents, part) & is_wanted) for part in names]
+    return prepare_sentences(texts, parts, folder, description, SMOKE_TOKENS if is_smoke else MOST_TOKENS)
+
+
+def prepare_sentences(
+    texts: TextData, parts: Sequence[IndexArray], folder: Path, description: str, most_tokens: int = MOST_TOKENS
+) -> DiagnosticData:
+    """Sentences as tokens of a masked language model.
+
+    Args:
+        texts: All of them.
+        parts: Which sentences train, which are held out, and which may train a head that the model lacks.
+        folder: Of the model.
+        description: Its name, for the results.
+        most_tokens: Of a sentence; what is longer is cut.
+    """
+    train, control, head = parts
     order = np.concatenate([train, control])
     used = [texts.sentences[i] for i in order]
     unused = sorted({texts.sentences[i] for i in head}.difference(used))  # stock sentences are in all parts
-    tokens, vocabulary = tokenize([*used, *unused], folder, SMOKE_TOKENS if is_smoke else MOST_TOKENS)
+    tokens, vocabulary = tokenize([*used, *unused], folder, most_tokens)
     return DiagnosticData(
         inputs=tokens[: len(order)],
         labels=None,
-        groups=documents[order],
+        groups=np.asarray(texts.documents)[order],
         n_train=len(train),
         n_classes=vocabulary.size,
         language=Language(folder, description, vocabulary, tokens[len(order) :]),
@@ -252,8 +269,6 @@ def _load_texts(dataset: str, size: str, language_model: str | None) -> Diagnost
 
 
 def _load_prompts(dataset: str, size: str, language_model: str | None) -> DiagnosticData:
-    from ruler.core.readers.pretrained import load_tokenizer
-    from ruler.embeddings.prompts import encode_prompts  # needs torch
     from ruler.models.causal_lm import resolve_causal_model  # needs transformers
 
     folder, description = resolve_causal_model(language_model)
@@ -268,10 +283,25 @@ def _load_prompts(dataset: str, size: str, language_model: str | None) -> Diagno
         sides = [_take_few(side) for side in sides]
     place = {name: row for row, name in enumerate(prompts.ids.tolist())}
     texts = prompts.select([place[name] for side in sides for name in side.ids.tolist()])
+    return prepare_prompts(texts, len(sides[0]) + len(sides[1]), folder, description)
+
+
+def prepare_prompts(texts: Prompts, n_train: int, folder: Path, description: str) -> DiagnosticData:
+    """Prompts and completions as tokens of a causal language model.
+
+    Args:
+        texts: Training records first, held-out ones after them.
+        n_train: How many of them are for training.
+        folder: Of the model.
+        description: Its name, for the results.
+    """
+    from ruler.core.readers.pretrained import load_tokenizer
+    from ruler.embeddings.prompts import encode_prompts  # needs torch
+
     tokens = encode_prompts(
         load_tokenizer(folder), texts.prompts, texts.completions, form=PROMPT_FORM, max_tokens=MOST_PROMPT_TOKENS
     )
-    n_train = len(sides[0]) + len(sides[1])
+    sets = tuple(texts.forget_sets.values())
     present = set(texts.groups[:n_train].tolist())
     whole = tuple(names for names in sets if present.issuperset(names))
     return DiagnosticData(
@@ -329,7 +359,7 @@ def _thin_out(images: Array) -> Array:
     return images[:, ::step, ::step]
 
 
-def _normalise(images: Array, n_train: int) -> Array:
+def normalise_images(images: Array, n_train: int) -> Array:
     """(n, h, w, c) bytes -> (n, c, h, w) float32, each channel scaled by mean and deviation of the training images."""
     scaled = np.ascontiguousarray(images.transpose(0, 3, 1, 2)).astype(np.float32) / np.float32(255)
     mean = scaled[:n_train].mean(axis=(0, 2, 3), keepdims=True, dtype=np.float64)

@@ -1,6 +1,7 @@
 """Masked language models: one pretrained model, fine-tuned and unlearned on sentences."""
 
 import copy
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -28,7 +29,7 @@ from ruler.training.loop import optimize
 from ruler.training.sentences import ASKED, NOT_ASKED, MaskedSentences, locate_asked
 from ruler.training.settings import TrainingSettings
 from ruler.training.steps import compute_logits, cross_entropy
-from ruler.unlearning import unlearn
+from ruler.unlearning import UnlearningSettings, unlearn
 
 READ_BLOCK = 256
 ASKED_SHARE = 0.15
@@ -49,6 +50,9 @@ class LanguageTrainer(WithoutPeers):
         store: Keeps the pretrained model once its head is trained.
     """
 
+    choose_training: Callable[[Cell], TrainingSettings] = staticmethod(choose_training)
+    choose_unlearning: Callable[[Cell], UnlearningSettings] = staticmethod(choose_unlearning)
+
     def __init__(self, data: DiagnosticData, device: str, store: CheckpointStore) -> None:
         assert isinstance(data.language, Language)
         self._language: Language = data.language
@@ -62,12 +66,12 @@ class LanguageTrainer(WithoutPeers):
         """Fine-tune the pretrained model on these sentences."""
         with seeded(seed), repeat_exactly(self._device):
             model = copy.deepcopy(self.load_base(cell))
-            optimize(model, cross_entropy, {"data": self._select(rows)}, choose_training(cell), seed=seed)
+            optimize(model, cross_entropy, {"data": self._select(rows)}, self.choose_training(cell), seed=seed)
         return model.eval()
 
     def unlearn(self, cell: Cell, model: nn.Module, forget: IndexArray, retain: IndexArray) -> nn.Module:
         """Apply the cell's method to the model."""
-        settings, gone, kept = choose_unlearning(cell), self._select(forget), self._select(retain)
+        settings, gone, kept = self.choose_unlearning(cell), self._select(forget), self._select(retain)
         with repeat_exactly(self._device):
             return unlearn(cell.method, model, forget=gone, retain=kept, settings=settings)
 

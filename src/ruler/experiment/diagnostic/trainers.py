@@ -15,6 +15,7 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
+from ruler.core.errors import InputError
 from ruler.core.precision import fixed_algorithms, full_precision, repeatable_only
 from ruler.core.registry import Registry
 from ruler.core.types import IndexArray
@@ -75,8 +76,8 @@ def choose_training(cell: Cell) -> TrainingSettings:
     """
     settings = replace(TRAINING[cell.architecture], batch_size=cell.batch_size, precision=cell.precision or "float32")
     if settings.augment == "flip_crop":
-        dataset = DATASETS[cell.dataset]
-        if isinstance(dataset, ImageSet) and not dataset.is_mirrored_alike:
+        dataset = DATASETS.get(cell.dataset)  # of a user's own images nobody knows whether they may be mirrored
+        if dataset is None or (isinstance(dataset, ImageSet) and not dataset.is_mirrored_alike):
             settings = replace(settings, augment="crop")
     return shorten(settings, cell)
 
@@ -198,12 +199,15 @@ class ClassifierTrainer(WithoutPeers):
         index = torch.from_numpy(rows).to(self._device)
         return self._distinct[self._place[index]], self._labels[index]
 
+    def build(self, architecture: str) -> nn.Module:
+        """A fresh model for these records."""
+        return MODELS[architecture](self._data.inputs.shape[1:], self._data.n_classes)
+
     def train(self, cell: Cell, rows: IndexArray, seed: int) -> nn.Module:
         """Train a classifier of the cell's architecture."""
 
         def build() -> nn.Module:
-            model: nn.Module = MODELS[cell.architecture](self._data.inputs.shape[1:], self._data.n_classes)
-            return model.to(self._device, **self._layout)
+            return self.build(cell.architecture).to(self._device, **self._layout)
 
         with repeat_exactly(self._device, has_pooling=self._is_of_images):
             return train_classifier(build, self.pair(rows), seed=seed, settings=self.choose_training(cell))
@@ -224,7 +228,10 @@ class ClassifierTrainer(WithoutPeers):
         """
         model.eval()
         caught: list[torch.Tensor] = []
-        head = [module for module in model.modules() if isinstance(module, nn.Linear)][-1]
+        linear = [module for module in model.modules() if isinstance(module, nn.Linear)]
+        if not linear:
+            raise InputError("architecture must end in a Linear layer, its head; got a model without any.")
+        head = linear[-1]
         handle = head.register_forward_pre_hook(lambda module, inputs: caught.append(inputs[0]))
         try:
             logits = torch.cat([model(block) for block in torch.split(self._distinct, READ_BLOCK)])

@@ -13,7 +13,7 @@ from ruler.experiment.executors import InlineExecutor, LocalExecutor
 from ruler.experiment.run import RESULTS_FILE, Progress, RunSettings, Summary, gather_inputs, run_cells
 from ruler.experiment.store import load_results
 from ruler.paper.compare.page import render_page
-from ruler.paper.compare.table import REPORTS, gather_runs, list_missing, summarise, to_csv, to_latex
+from ruler.paper.compare.table import REPORTS, gather_runs, list_choices, list_missing, summarise, to_csv, to_latex
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,6 +31,8 @@ class Comparison:
             accuracies, cost beside retraining, peers' metrics.
         table: One row per method and its settings: means over runs, with 95% intervals (``_low``, ``_high``).
         missing: One row per number that has no value: method, metric, reason, and in how many runs.
+        choices: One row per run and candidate, where settings were chosen: its score in the rehearsal, smaller is
+            better, and whether it was chosen.
         settings: What was compared.
         summary: How many cells were run, and which failed.
         out: Folder that holds the results, ``compare.html``, ``compare.csv``, ``compare.tex`` and ``compare.parquet``.
@@ -39,6 +41,7 @@ class Comparison:
     runs: "pd.DataFrame"
     table: "pd.DataFrame"
     missing: "pd.DataFrame"
+    choices: "pd.DataFrame"
     settings: CompareSettings
     summary: Summary
     out: Path
@@ -54,12 +57,18 @@ def compare(
     target: str | None = None,
     ids: str | None = None,
     groups: str | None = None,
+    prompt: str | None = None,
+    completion: str | None = None,
+    text: str | None = None,
+    image_size: Sequence[int] | None = None,
     forget: float | str = 0.1,
     draws: int = 1,
     methods: Sequence[str] | Mapping[str, Mapping[str, Any]] | None = None,
+    choose: bool = False,
     metrics: Sequence[str] | None = None,
     seeds: int = 3,
     architecture: str | None = None,
+    language_model: str | os.PathLike[str] | None = None,
     training: Mapping[str, Any] | None = None,
     out: str | os.PathLike[str] = "ruler-compare",
     jobs: int | None = None,
@@ -75,18 +84,28 @@ def compare(
     resumes: what is in ``out`` is not run twice.
 
     Args:
-        dataset: Key of a table (``"adult"``), of images or of faces, or a path to a .csv, .csv.gz
-            or .parquet file of your own.
-        target: Column with the classes; for a file.
-        ids: Column with the records' names, kept out of the features; for a file.
-        groups: Column that says whose record it is, kept out of the features; for a file. Whole groups are forgotten.
-        forget: Share of the training records drawn at random; ``"class == LABEL"``; or ``"COLUMN == VALUE"``.
+        dataset: Key of a dataset (``"adult"``), or a path to data of your own: a table (.csv, .csv.gz, .parquet),
+            prompts (.jsonl or a table), texts (a table), or images (a folder with one sub-folder per class, or an
+            .npz file).
+        target: Column with the classes; for a table.
+        ids: Column with the records' names, kept out of the features; for a table or prompts.
+        groups: Column that says whose record it is, kept out of the features; for a table or prompts. Whole groups are
+            forgotten.
+        prompt, completion: Columns of prompts, whose presence makes a table one of prompts; these names by default.
+        text: Column of texts; a row is a document, which is forgotten as a whole.
+        image_size: Height and width to resize the images of a folder to.
+        forget: Share of the training records drawn at random; ``"class == LABEL"``; ``"group == NAME"``; or
+            ``"COLUMN == VALUE"``.
         draws: How many forget sets are drawn.
-        methods: Names, or names with settings; a list as a setting tries each value. None takes all for classifiers.
-        metrics: Peers' metrics by name; None takes all that classifiers give what they need.
+        methods: Names, or names with settings; a list as a setting tries each value. None takes all for this kind of
+            model.
+        choose: Choose the settings of every method, from its lists or its own grid, by a rehearsal on retain records.
+        metrics: Peers' metrics by name; None takes all that models of this kind give what they need.
         seeds: Number of originals.
         architecture: ``tabular_mlp`` (default for tables), ``residual_mlp`` or ``ft_transformer``; ``small_cnn``
-            (default for images) or ``resnet18``.
+            (default for images) or ``resnet18``; or ``module:function``, your own, which is imported and called with
+            (n_features, n_classes), or (channels, height, width, n_classes) for images.
+        language_model: Folder or hub name of the pretrained model, for texts and prompts.
         training: Fields of `TrainingSettings` that differ from the architecture's own.
         out: Folder for the results.
         jobs: Worker processes; None takes one per core. 1 stays in this process, which knows methods and metrics that
@@ -113,6 +132,10 @@ def compare(
         target=target,
         ids=ids,
         groups=groups,
+        prompt=prompt,
+        completion=completion,
+        text=text,
+        image_size=None if image_size is None else [*image_size],
         forget=forget,
         draws=draws,
         methods={name: dict(one) for name, one in methods.items()}
@@ -120,10 +143,12 @@ def compare(
         else None
         if methods is None
         else list(methods),
+        choose=choose,
         metrics=None if metrics is None else list(metrics),
         seeds=seeds,
         training=dict(training or {}),
         architecture=architecture,
+        language_model=None if language_model is None else os.fspath(language_model),
     )
     return run_comparison(settings, Path(out), jobs=jobs, device=device, reports=reports, progress=progress)
 
@@ -140,8 +165,13 @@ def run_comparison(
     """Run what the settings, or a TOML file with them, ask for; see `compare`."""
     wanted = read_settings(settings) if isinstance(settings, Path) else settings
     if wanted.path is None:
-        gather_inputs([wanted.dataset])
-    cells = wanted.list_cells(wanted.load().n_train)
+        gather_inputs([wanted.dataset], wanted.language_model)
+    data = wanted.load()
+    if ":" in wanted.model:
+        from ruler.experiment.compare.trainers import build_model  # needs torch
+
+        build_model(wanted.model, data, wanted.folder)  # what is wrong with it is said once, before anything is trained
+    cells = wanted.list_cells(data.n_train)
     executor = InlineExecutor() if jobs == 1 else LocalExecutor(n_jobs=jobs)
     run = RunSettings(
         out=out,
@@ -149,6 +179,8 @@ def run_comparison(
         device=device,
         table=wanted.path and wanted.path.resolve(),
         reports=(out / REPORTS).resolve() if reports else None,
+        language_model=wanted.language_model,
+        code=wanted.folder.resolve(),
     )
     with show_progress("comparing", total=1.0) as advance:
         done = 0.0
@@ -163,10 +195,12 @@ def run_comparison(
     runs = gather_runs(load_results(out / RESULTS_FILE), cells, summary.failures)
     runs["report"] = [place if (out / place / "report.html").is_file() else "" for place in runs["report"]]
     metrics = wanted.list_metrics()
-    found = Comparison(runs, summarise(runs, metrics), list_missing(runs), wanted, summary, out)
+    found = Comparison(runs, summarise(runs, metrics), list_missing(runs), list_choices(runs), wanted, summary, out)
     write_atomically(out / "compare.csv", to_csv(found.table, found.missing))
+    if len(found.choices):
+        write_atomically(out / "choices.csv", found.choices.to_csv(index=False))
     write_atomically(out / "compare.tex", to_latex(found.table, wanted))
-    write_atomically(out / "compare.html", render_page(found.runs, found.table, found.missing, wanted))
+    write_atomically(out / "compare.html", render_page(found.runs, found.table, found.missing, found.choices, wanted))
     with writing_atomically(out / "compare.parquet") as stream:
         runs.to_parquet(stream, index=False)
     return found

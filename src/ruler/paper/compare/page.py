@@ -62,7 +62,13 @@ class Bar:
     text: str
 
 
-def render_page(runs: "pd.DataFrame", table: "pd.DataFrame", missing: "pd.DataFrame", settings: CompareSettings) -> str:
+def render_page(
+    runs: "pd.DataFrame",
+    table: "pd.DataFrame",
+    missing: "pd.DataFrame",
+    choices: "pd.DataFrame",
+    settings: CompareSettings,
+) -> str:
     """The text of compare.html, one file whose content policy lets nothing out and runs only the script it carries."""
     from markupsafe import Markup
 
@@ -90,6 +96,7 @@ def render_page(runs: "pd.DataFrame", table: "pd.DataFrame", missing: "pd.DataFr
             numbers=show_numbers(table, metrics),
             estimates=_list_estimates(table, metrics),
             missing=_list_missing(missing, runs["title"].nunique()),
+            choices=_list_choices(choices),
             n_seen=int((runs.loc[runs["method"] == "original", "seen"] != "").sum()),
             methods=[(title_of(name), METHODS[name]) for name in dict.fromkeys(runs["method"]) if name in METHODS],
             style=Markup(style),
@@ -129,6 +136,19 @@ def _list_missing(missing: "pd.DataFrame", n_models: int) -> list[tuple[str, str
     for (metric, reason), part in missing.groupby(["metric", "reason"], sort=False):
         titles = "all models" if len(part) == n_models else ", ".join(part["title"])
         found.append((_name(str(metric)), f"{titles} ({count_records(int(part['runs'].sum()), 'run')})", str(reason)))
+    return found
+
+
+def _list_choices(choices: "pd.DataFrame") -> list[tuple[str, list[tuple[str, str, int]]]]:
+    """Per method: every candidate with its mean score in the rehearsals, or why it has none, and how often it won."""
+    found = []
+    for title, part in choices.groupby("title", sort=False):
+        rows = []
+        for settings, runs in part.groupby("settings", sort=False):
+            score = runs["score"].mean()
+            text = str(runs["reason"].iloc[0]) if math.isnan(score) else format_number(score, 4)
+            rows.append((str(settings), text, int(runs["is_chosen"].sum())))
+        found.append((str(title), rows))
     return found
 
 

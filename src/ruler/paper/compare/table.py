@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ruler.core.optional import load_optional
-from ruler.experiment.compare.settings import CompareSettings
+from ruler.experiment.compare.settings import GRID, CompareSettings
 from ruler.experiment.grid import Cell
 from ruler.metrics.peers import PEERS
 from ruler.paper.results import title_of
@@ -34,9 +34,11 @@ class Measure:
 
 OWN: dict[str, Measure] = {
     "left": Measure("Left", "Largest distance from 0.5 among the effects that decide the verdict, in [0, 0.5]."),
-    "held_out_accuracy": Measure("Held-out accuracy", "Share of held-out records that are classified rightly."),
-    "retain_accuracy": Measure("Retain accuracy", "Share of retain records that are classified rightly."),
-    "forget_accuracy": Measure("Forget accuracy", "Share of forget records that are classified rightly."),
+    "held_out_accuracy": Measure(
+        "Held-out accuracy", "Share of right answers, or of right tokens, on held-out records."
+    ),
+    "retain_accuracy": Measure("Retain accuracy", "Share of right answers on retain records."),
+    "forget_accuracy": Measure("Forget accuracy", "Share of right answers on forget records."),
     "cost": Measure("Cost", "Time that the method takes, as a multiple of retraining's in the same run."),
     "m2_effect": Measure("M2 effect", "Chance that a forget record is nearer to the oracle's than a held-out one is."),
     "m4_effect": Measure("M4 effect", "Chance that a forget record is nearer to retain records than a held-out one."),
@@ -79,7 +81,7 @@ def gather_runs(results: "pd.DataFrame", cells: Sequence[Cell], failures: Mappin
 
 def _read_run(cell: Cell, row: Mapping[str, Any] | None, error: str) -> dict[str, Any]:
     options = json.loads(cell.options) if cell.options else {}
-    settings = ", ".join(f"{name}={value}" for name, value in options.items())
+    settings = _show_settings({name: value for name, value in options.items() if name != GRID})
     title = title_of(cell.method) + (f" ({settings})" if settings else "")
     head: dict[str, Any] = {
         "method": cell.method,
@@ -89,7 +91,9 @@ def _read_run(cell: Cell, row: Mapping[str, Any] | None, error: str) -> dict[str
         "draw": cell.forget_seed,
     }
     head["report"] = f"{REPORTS}/{cell.name}"
-    metrics = json.loads(cell.recipe)["metrics"]
+    recipe = json.loads(cell.recipe)
+    metrics = recipe["metrics"]
+    head |= {"dataset": cell.dataset, "model": cell.architecture, "forget": str(recipe["data"]["forget"])}
     if row is None:
         nothing = dict.fromkeys((*OWN, *metrics), math.nan)
         return {
@@ -98,6 +102,8 @@ def _read_run(cell: Cell, row: Mapping[str, Any] | None, error: str) -> dict[str
             "verdict": FAILED,
             "seen": "",
             **nothing,
+            "layers": "",
+            "choice": "",
             "reasons": json.dumps({"verdict": error}),
         }
     effects = [abs(row[f"{name}_effect"] - 0.5) for name in DECIDING if not math.isnan(row[f"{name}_effect"])]
@@ -119,8 +125,29 @@ def _read_run(cell: Cell, row: Mapping[str, Any] | None, error: str) -> dict[str
         "verdict": row["verdict"],
         "seen": row["seen"] or "",
         **ordered,
+        **{name: row[name] if isinstance(row[name], str) else "" for name in ("layers", "choice")},
         "reasons": json.dumps(reasons),
     }
+
+
+def _show_settings(options: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in options.items())
+
+
+def list_choices(runs: "pd.DataFrame") -> "pd.DataFrame":
+    """Every candidate of every grid: title, settings, seed, draw, its score in the rehearsal, and which was chosen."""
+    pandas = load_optional("pandas", "comparing methods")
+    rows = []
+    for run in runs[runs["choice"] != ""].to_dict("records"):
+        found = json.loads(run["choice"])
+        for place, one in enumerate(found["candidates"]):
+            head = {"title": run["title"], "seed": run["seed"], "draw": run["draw"]}
+            score = math.nan if one["score"] is None else one["score"]
+            tail = {"score": score, "is_chosen": place == found["chosen"], "reason": one["reason"]}
+            rows.append({**head, "settings": _show_settings(one["settings"]), **tail})
+    columns = ["title", "seed", "draw", "settings", "score", "is_chosen", "reason"]
+    choices: pd.DataFrame = pandas.DataFrame(rows, columns=columns)
+    return choices
 
 
 def summarise(runs: "pd.DataFrame", metrics: Sequence[str]) -> "pd.DataFrame":

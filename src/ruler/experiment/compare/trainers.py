@@ -1,0 +1,186 @@
+"""How the models of a comparison are trained, unlearned and read, and how long that takes."""
+
+import copy
+import json
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import fields, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from ruler.core.errors import InputError
+from ruler.core.types import Embeddings, IndexArray
+from ruler.embeddings.bundle.checkpoints import find_factory
+from ruler.embeddings.extract import embed
+from ruler.experiment.cell import Workplace
+from ruler.experiment.compare.data import CompareData
+from ruler.experiment.diagnostic import trainers
+from ruler.experiment.diagnostic.data import Completing, DiagnosticData
+from ruler.experiment.diagnostic.trainers import (
+    LOSS_BOUND,
+    TRAINING,
+    ClassifierTrainer,
+    ModelOutputs,
+    Trainer,
+    repeat_exactly,
+)
+from ruler.experiment.grid import Cell
+from ruler.training.checkpoints import CheckpointStore
+from ruler.training.classifier import predict
+from ruler.training.loop import optimize
+from ruler.training.settings import TrainingSettings
+from ruler.training.steps import cross_entropy
+from ruler.unlearning import METHODS, LanguageSettings, UnlearningSettings
+
+RELEARN_EPOCHS = 10
+OTHER_SEED = 10_000  # retraining as a method starts from other weights than any oracle
+_LANGUAGE = ("bert_mlm", "causal_lm")
+
+find_function = cache(find_factory)
+
+
+def choose_training(cell: Cell) -> TrainingSettings:
+    """The settings that a cell's original and oracle are trained with; a user's own model takes those of our first."""
+    recipe = json.loads(cell.recipe)
+    changes: dict[str, Any] = recipe["training"]
+    if ":" in cell.architecture:
+        cell = replace(cell, architecture="tabular_mlp" if recipe["data"]["kind"] == "table" else "small_cnn")
+    return replace(trainers.choose_training(cell), **changes)
+
+
+def choose_unlearning(cell: Cell) -> UnlearningSettings:
+    """The method's settings: its defaults in batches of the training's size, or as the user says.
+
+    Retraining takes the original's training, from weights of another seed than the oracle's. Methods for any model take
+    the optimiser, rate and decay of methods for language models where the model is one.
+    """
+    kind: Any = METHODS[cell.method].settings
+    chosen: dict[str, Any] = {"batch_size": cell.batch_size, "loss_bound": LOSS_BOUND}
+    if cell.architecture in _LANGUAGE:
+        chosen["records_per_epoch"] = TRAINING[cell.architecture].records_per_epoch
+        if not issubclass(kind, LanguageSettings):
+            usual = LanguageSettings()
+            chosen |= {name: getattr(usual, name) for name in ("learning_rate", "weight_decay", "optimizer")}
+    if cell.method == "retrain":
+        training = choose_training(cell)
+        chosen = {entry.name: getattr(training, entry.name) for entry in fields(TrainingSettings) if entry.init}
+        chosen["seed"] = OTHER_SEED + cell.seed
+    settings: UnlearningSettings = kind(**chosen | (json.loads(cell.options) if cell.options else {}))
+    return settings
+
+
+class ComparedClassifier(ClassifierTrainer):
+    """Classifiers of a comparison.
+
+    Args:
+        code: Where the function that builds the model is looked for, if it is the user's own.
+    """
+
+    choose_training = staticmethod(choose_training)
+    choose_unlearning = staticmethod(choose_unlearning)
+
+    def __init__(self, data: CompareData, device: str, code: Path) -> None:
+        super().__init__(data, device)
+        self._code = code
+
+    def build(self, architecture: str) -> nn.Module:
+        """A fresh model for these records, ours or the user's own."""
+        return build_model(architecture, self._data, self._code) if ":" in architecture else super().build(architecture)
+
+    def read_layers(self, model: nn.Module, rows: IndexArray) -> dict[str, Embeddings]:
+        """Representations of some records in every block on the way to the head, in forward order."""
+        found: dict[str, Embeddings] = embed(model, self.pair(rows)[0], layer="all", batch_size=trainers.READ_BLOCK)
+        return found
+
+    def relearn(self, cell: Cell, model: nn.Module, forget: IndexArray) -> list[float]:
+        """Accuracy on the forget records after 0, 1, 2, ... epochs of training on them alone."""
+        student, records = copy.deepcopy(model), self.pair(forget)
+        found = []
+
+        def look(epoch: int = 0, loss: float = 0.0) -> None:
+            answers = predict(student, records)
+            found.append(float((answers.logits.argmax(1) == answers.labels).mean()))
+
+        look()
+        settings = replace(choose_training(cell), epochs=RELEARN_EPOCHS, schedule="constant", augment="none")
+        settings = replace(settings, loss_bound=LOSS_BOUND)
+        with repeat_exactly(self._device, has_pooling=self._is_of_images):
+            optimize(student, cross_entropy, {"retain": records}, settings, seed=cell.seed, on_epoch=look)
+        return found
+
+
+def build_model(spec: str, data: DiagnosticData, code: Path) -> nn.Module:
+    """A model that the user's own function ``module:function`` builds for these records.
+
+    Raises:
+        InputError: No such function, one that raises, or one that returns something else.
+    """
+    model = find_function(spec, "architecture", code)(*data.inputs.shape[1:], data.n_classes)
+    if not isinstance(model, nn.Module):
+        raise InputError(f"architecture {spec!r} must return a torch.nn.Module; got {type(model).__name__}.")
+    return model
+
+
+class TimedTrainer:
+    """A trainer that keeps how long each model took.
+
+    Args:
+        inner: Trains the models.
+        device: Where.
+
+    Attributes:
+        seconds: (seed, number of records) -> what training took: of the processor, or of the clock on a GPU.
+    """
+
+    def __init__(self, inner: Trainer, device: str) -> None:
+        self.inner, self._device = inner, device
+        self.seconds: dict[tuple[int, int], float] = {}
+        self.read: Callable[[nn.Module], ModelOutputs] = inner.read
+        self.read_peers: Callable[..., dict[str, Any]] = inner.read_peers
+
+    def tell_s(self) -> float:
+        """The time, of this process's work on a CPU; elsewhere when the device is done."""
+        if self._device == "cpu":
+            return time.process_time()
+        torch.cuda.synchronize()
+        return time.perf_counter()
+
+    def tell_training_s(self, n_records: int) -> float:
+        """What training on so many records takes: the median over the models of this job, whose times scatter."""
+        return statistics.median(took for (_, n), took in self.seconds.items() if n == n_records)
+
+    def train(self, cell: Cell, rows: IndexArray, seed: int) -> nn.Module:
+        """Train a model on these records."""
+        started_s = self.tell_s()
+        model = self.inner.train(cell, rows, seed)
+        self.seconds[seed, len(rows)] = self.tell_s() - started_s
+        return model
+
+    def unlearn(self, cell: Cell, model: nn.Module, forget: IndexArray, retain: IndexArray) -> nn.Module:
+        """Apply the cell's method; retraining is the oracle's training from another seed."""
+        if cell.method == "retrain" and not cell.options:
+            return self.inner.train(cell, retain, OTHER_SEED + cell.seed)
+        return self.inner.unlearn(cell, model, forget, retain)
+
+
+def make_trainer(data: CompareData, workplace: Workplace) -> TimedTrainer:
+    """The trainer for these records: of classifiers, or of masked or causal language models."""
+    device = workplace.device
+    if data.language is None:
+        return TimedTrainer(ComparedClassifier(data, device, workplace.code or Path()), device)
+    if isinstance(data.language, Completing):
+        from ruler.experiment.diagnostic.causal import CausalTrainer  # needs transformers
+
+        causal = CausalTrainer(data, device)
+        causal.choose_training, causal.choose_unlearning = choose_training, choose_unlearning
+        return TimedTrainer(causal, device)
+    from ruler.experiment.diagnostic.language import LanguageTrainer  # needs transformers
+
+    masked = LanguageTrainer(data, device, CheckpointStore(workplace.models))
+    masked.choose_training, masked.choose_unlearning = choose_training, choose_unlearning
+    return TimedTrainer(masked, device)

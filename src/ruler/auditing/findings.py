@@ -284,6 +284,21 @@ class Pairing:
 
 
 @dataclass(frozen=True, eq=False)
+class Plane:
+    """Records of the audited model at one layer, along the two principal components of those that are drawn.
+
+    Args:
+        layer: Its name; empty if it has none.
+        points: ``points[side]``, (n, 2): a random sample of each side, in standard deviations of the first component.
+        shares: Part of the sample's variance that each component holds.
+    """
+
+    layer: str
+    points: Mapping[str, FloatArray]
+    shares: tuple[float, float]
+
+
+@dataclass(frozen=True, eq=False)
 class Distributions:
     """Values per record, for plots; sides are "forget", "held_out" (where given) and "retain" (a sample).
 
@@ -293,12 +308,14 @@ class Distributions:
             records forgotten by this score, on the side that the contrast takes.
         rank_edges: (n_bins + 1,) bounds of the histogram of percentile ranks.
         rank_counts: (n_bins,) records in each bin, for "forget" and "held_out".
+        plane: The main layer in two dimensions; None where it has no two, and in reports from before there was one.
     """
 
     scores: Mapping[str, Mapping[str, FloatArray]]
     roc: Mapping[str, tuple[FloatArray, FloatArray]]
     rank_edges: FloatArray
     rank_counts: Mapping[str, FloatArray]
+    plane: Plane | None = None
 
 
 @dataclass(frozen=True, eq=False)

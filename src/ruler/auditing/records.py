@@ -12,6 +12,7 @@ from ruler.auditing.contrasts.loss import subtract_loss
 from ruler.auditing.evidence import Evidence
 from ruler.auditing.findings import Distributions
 from ruler.auditing.measure import Measurement
+from ruler.auditing.plane import draw_plane
 from ruler.auditing.privacy import trace_roc
 from ruler.core.arithmetic import TIE_SLACK
 from ruler.core.optional import load_optional
@@ -107,7 +108,7 @@ def tabulate_groups(
 
 
 def collect_distributions(evidence: Evidence, found: Mapping[str, Measurement]) -> Distributions:
-    """Scores by contrast and side, ROC curves and ranks; long sides are thinned to a random sample."""
+    """Scores by contrast and side, ROC curves, ranks and the plane; long sides are thinned to a random sample."""
     rng = np.random.default_rng(evidence.settings.seed)
 
     def thin(values: FloatArray) -> FloatArray:
@@ -126,6 +127,7 @@ def collect_distributions(evidence: Evidence, found: Mapping[str, Measurement]) 
         roc=trace_roc(found),
         rank_edges=_RANK_EDGES,
         rank_counts={side: np.histogram(one, _RANK_EDGES)[0].astype(np.float64) for side, one in ranks.items()},
+        plane=draw_plane(evidence),
     )
 
 

@@ -15,6 +15,7 @@ from ruler.auditing.findings import (
     LayerFinding,
     MetricFinding,
     Pairing,
+    Plane,
     Privacy,
     Report,
     Sensitivity,
@@ -339,7 +340,9 @@ def _make_distributions(random, records, given, n_held_out, n_retain):
     counts = {"forget": np.histogram(random.beta(1.5, 1.2, len(records)), bins=20, range=(0, 1))[0].astype(float)}
     if n_held_out:
         counts["held_out"] = np.histogram(random.random(n_held_out), bins=20, range=(0, 1))[0].astype(float)
-    return Distributions(scores=scores, roc=roc, rank_edges=np.linspace(0, 1, 21), rank_counts=counts)
+    points = {side: random.normal(size=(min(n or len(records), 200), 2)).round(4) for side, n in sides.items()}
+    plane = Plane("fc2", points, (0.4183, 0.1271))
+    return Distributions(scores=scores, roc=roc, rank_edges=np.linspace(0, 1, 21), rank_counts=counts, plane=plane)
 
 
 def _rate(forget, held_out):

@@ -9,6 +9,7 @@ from tests.auditing.report.factory import CASES, edit, make_report
 
 from ruler.auditing.findings import Report
 from ruler.auditing.report.document import SCHEMA_PATH, describe_schema
+from ruler.auditing.report.page import render_page
 from ruler.core.errors import FileFormatError
 
 
@@ -86,6 +87,7 @@ def test_json_with_foreign_content(changes, message, tmp_path):
         (("privacy", "true_positive_rate"), 15.0),
         (("groups", 0, "q_value"), 1.2),
         (("distributions", "roc", "m2"), [[0.0, 1.0], [0.0]]),
+        (("distributions", "plane", "shares"), [0.7, 1.2]),
     ],
     ids=str,
 )
@@ -99,9 +101,25 @@ def test_numbers_that_cannot_be_are_refused(path, value, tmp_path):
     (folder / "report.json").write_text(json.dumps(content))
     with pytest.raises(FileFormatError, match=r"must lie between|must hold as many"):
         Report.load(folder)
-    if path[0] != "distributions":
+    if path[:2] != ("distributions", "roc"):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(content, json.loads(SCHEMA_PATH.read_text()))
+
+
+def test_a_report_from_before_the_plane_is_read(tmp_path):
+    folder = make_report().save(tmp_path)
+    content = json.loads((folder / "report.json").read_text())
+    points = content["distributions"]["plane"]["points"]["forget"]
+    points[0][0] = "NaN"
+    (folder / "report.json").write_text(json.dumps(content))
+    with pytest.raises(FileFormatError, match="finite number"):
+        Report.load(folder)
+    del content["distributions"]["plane"]
+    (folder / "report.json").write_text(json.dumps(content))
+    jsonschema.validate(content, json.loads(SCHEMA_PATH.read_text()))
+    report = Report.load(folder)
+    assert report.distributions.plane is None
+    assert "plane-title" not in render_page(report)
 
 
 def test_numbers_that_are_not_known_are_allowed(tmp_path):

@@ -42,6 +42,8 @@ def assert_same(one: Report, other: Report) -> None:
     for name, rates in one.distributions.roc.items():
         np.testing.assert_array_equal(rates, other.distributions.roc[name])
     np.testing.assert_array_equal(one.distributions.rank_edges, other.distributions.rank_edges)
+    for side, places in one.distributions.plane.points.items():
+        np.testing.assert_array_equal(places, other.distributions.plane.points[side])
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

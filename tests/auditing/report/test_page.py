@@ -141,6 +141,23 @@ def test_what_would_settle_it_is_listed_in_order():
     assert "blocks the verdict" in text
 
 
+def test_the_first_screen_says_which_model_was_read_where():
+    report = replace(make_report(), declared={"model": "llama-3-8b-unlearned"})
+    for known, shown in (
+        (
+            {"weights": {"unlearned": "5ea1" * 16}},
+            "Model llama-3-8b-unlearned Weights, SHA-256 5ea15ea15ea1 Read at layer fc2 Audited 2026-01-15 10:00",
+        ),
+        ({"weights": {}}, "Forget embeddings, SHA-256 000000000000 Read at layer fc2"),
+    ):
+        text = words_of(render_page(replace(report, provenance={**report.provenance, **known})))
+        assert shown in text[: text.index("What this means")]
+    named = replace(report, declared={}, provenance={"models": {"unlearned": "torch.nn.Linear"}})
+    assert "Model Linear Read at one unnamed layer" in words_of(render_page(named))
+    placed = replace(report, declared={}, provenance={"files": {"unlearned": "runs/7"}})
+    assert "Model runs/7 Read at" in words_of(render_page(placed))
+
+
 def test_what_was_read_is_said():
     text = words_of(render_page(make_report(n_layers=12)))
     for words in (

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 from pydantic.json_schema import GenerateJsonSchema
 
 from ruler.auditing.findings import (
@@ -22,6 +22,7 @@ from ruler.auditing.findings import (
     GuardFinding,
     MetricFinding,
     Pairing,
+    Plane,
     Privacy,
     Report,
     Verdict,
@@ -63,6 +64,7 @@ _BOUNDS: dict[str, dict[str, tuple[float, float]]] = {
         "epsilon": _COUNT,
         **dict.fromkeys(("confidence", "true_positive_rate", "true_positive_interval"), _PART),
     },
+    "PlanePart": {"shares": _PART},
     "GroupPart": {**dict.fromkeys(("n_records", "n_flagged"), _COUNT), "p_value": _PART, "q_value": _PART},
 }
 
@@ -72,6 +74,14 @@ class _Part(BaseModel):
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", ser_json_inf_nan="strings")
 
 
+class PlanePart(_Part):
+    """Records at one layer, in two dimensions."""
+
+    layer: str
+    points: dict[str, list[tuple[FiniteFloat, FiniteFloat]]]
+    shares: tuple[float, float]
+
+
 class DistributionsPart(_Part):
     """Values per record, for plots."""
 
@@ -79,6 +89,7 @@ class DistributionsPart(_Part):
     roc: dict[str, tuple[list[float], list[float]]]
     rank_edges: list[float]
     rank_counts: dict[str, list[float]]
+    plane: PlanePart | None = None
 
 
 class GroupPart(_Part):
@@ -130,7 +141,8 @@ class ReportDocument(_Part):
     @model_validator(mode="after")
     def _check_bounds(self) -> "ReportDocument":
         found = [part for one in self.attacks.values() for part in (*one.metrics.values(), one)]
-        for part in (*self.metrics.values(), self.damage, self.privacy, *(self.groups or ()), *found):
+        parts = (self.damage, self.privacy, self.distributions.plane)
+        for part in (*self.metrics.values(), *parts, *(self.groups or ()), *found):
             _check_part(part)
         if any(len(false) != len(true) for false, true in self.distributions.roc.values()):
             raise ValueError("roc must hold as many true as false positive rates")
@@ -172,12 +184,18 @@ def read_document(document: ReportDocument, records: "pd.DataFrame") -> Report:
         roc={name: (np.asarray(rates[0]), np.asarray(rates[1])) for name, rates in drawn.roc.items()},
         rank_edges=np.asarray(drawn.rank_edges, np.float64),
         rank_counts=_as_arrays(drawn.rank_counts),
+        plane=None if drawn.plane is None else _read_plane(drawn.plane),
     )
     if document.groups is not None:
         content["groups"] = pd.DataFrame(
             {name: [getattr(row, name) for row in document.groups] for name in GroupPart.model_fields}
         )
     return Report(**(content | {"records": records}))
+
+
+def _read_plane(plane: PlanePart) -> Plane:
+    points = {side: np.asarray(places, np.float64).reshape(-1, 2) for side, places in plane.points.items()}
+    return Plane(plane.layer, points, plane.shares)
 
 
 def _as_arrays(values: Mapping[str, list[float]]) -> dict[str, FloatArray]:

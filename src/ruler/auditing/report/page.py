@@ -49,6 +49,7 @@ def render_page(report: Report, *, fingerprint: str = "") -> str:
         distributions=_draw_distributions(report),
         tables={"records": show_table(report.records, "record"), "groups": show_table(report.groups, "group")},
         settings=settings | {"margin_chosen_by": wording.name_chooser("margin", report.settings)},
+        identity=_identify(report, arrays),
         reading=_list_reading(report),
         provenance=_list_provenance(report.provenance),
         arrays=arrays,
@@ -112,6 +113,24 @@ def _count_side(report: Report, arrays: list[Array], side: str) -> str:
         if path[0] == "unlearned" and side in path and isinstance(shape, list | tuple) and shape:
             return f"{int(shape[0]):,}"
     return f"{len(report.records):,}" if side == "forget" else display.DASH  # provenance from elsewhere
+
+
+def _identify(report: Report, arrays: list[Array]) -> list[tuple[str, str]]:
+    """Which model was audited, where and when, as far as known: for the first screen."""
+    known = report.provenance
+    models, weights, places = (_get(known.get(key), "unlearned") for key in ("models", "weights", "files"))
+    rows = next((array for path, array in arrays if path[:2] == ("unlearned", "forget")), {})
+    layers = wording.describe_layers(report)
+    when = str(known.get("created_at", ""))[:16].replace("T", " ")
+    name = report.declared.get("model") or models.rpartition(".")[2] or places
+    what, digest = ("Weights", weights) if weights else ("Forget embeddings", str(rows.get("sha256", "")))
+    found = [("Model", name), (f"{what}, SHA-256", digest[:12]), ("Read at", layers), ("Audited", when)]
+    return [(label, value) for label, value in found if value]
+
+
+def _get(values: Any, key: str) -> str:
+    found = values.get(key) if isinstance(values, Mapping) else None
+    return str(found or "")
 
 
 def _list_reading(report: Report) -> list[tuple[str, str]]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 from tests.auditing.report.factory import NAN, make_report
 
-from ruler.auditing.report.figures import draw_layers, draw_roc
+from ruler.auditing.report.figures import draw_layers, draw_loss_roc, draw_roc
 from ruler.auditing.report.page import render_page
 
 
@@ -50,3 +50,28 @@ def test_roc_lies_within_the_drawing_and_stays_small():
         assert all(48 <= x <= 428 and 34 <= y <= 244 for x, y in places)
     assert "M2" in figure.description
     assert draw_roc(make_report("inconclusive", n_held_out=0)) is None
+
+
+def test_loss_roc_shows_the_report_s_own_auc():
+    report = make_report()
+    loss = report.metrics["loss"]
+    below = draw_loss_roc(report)
+    assert below.label == "AUC 0.54 [0.45, 0.63]"  # 0.46 from the other side
+    assert "lowest first, reaches an AUC of 0.54 [0.45, 0.63]." in below.sentence
+    assert "In the tables it is 0.46" in below.sentence
+    assert below.path.startswith("M48 244L")
+    assert below.path.endswith("L428 34")
+    report.metrics["loss"] = replace(loss, effect=0.7, effect_interval=(0.6, 0.8))
+    above = draw_loss_roc(replace(report, pairing=None))
+    assert above.sentence.endswith("by their loss, highest first, reaches an AUC of 0.70 [0.60, 0.80].")
+    report.metrics["loss"] = replace(loss, test="hybrid")
+    assert "the curve is that of this model alone" in draw_loss_roc(report).sentence
+
+
+def test_no_loss_roc_without_losses_or_held_out_records():
+    assert draw_loss_roc(make_report(has_losses=False)) is None
+    assert draw_loss_roc(make_report("inconclusive", n_held_out=0)) is None
+    report = make_report()
+    report.distributions.roc["loss"] = (np.array([NAN]), np.array([NAN]))
+    assert draw_loss_roc(report) is None
+    assert "loss-roc-title" not in render_page(report)

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from tests.auditing.report.factory import NAN, make_report
 
-from ruler.auditing.report.figures import draw_distributions, draw_ranks, fit_effects
+from ruler.auditing.findings import Plane
+from ruler.auditing.report.figures import draw_distributions, draw_plane, draw_ranks, fit_effects
 from ruler.auditing.report.figures.axes import EDGE, WIDTH
 from ruler.auditing.report.page import render_page
 from ruler.auditing.report.wording import find_strongest
@@ -47,3 +48,27 @@ def test_ranks_below_and_above():
     assert figure.outline
     assert len(figure.bars) <= 20
     assert not draw_ranks(make_report(n_held_out=0).distributions).outline
+
+
+def test_plane_marks_every_record_within_the_frame():
+    random = np.random.default_rng(0)
+    points = {
+        side: random.standard_t(2, size=(n, 2)) for side, n in (("forget", 30), ("retain", 200), ("held_out", 90))
+    }
+    figure = draw_plane(Plane("fc2", points, (0.5, 0.25)))
+    assert figure.title == "The records at layer fc2, in two dimensions"
+    assert [one.side for one in figure.marks] == ["retain", "held_out", "forget"]  # the forget records on top
+    for one in figure.marks:
+        places = [place.split(one.glyph)[0].split() for place in one.path.split("M")[1:]]
+        assert len(places) == len(points[one.side])
+        assert all(EDGE <= float(x) <= WIDTH - EDGE and 34 <= float(y) <= 314 for x, y in places)
+    assert "beyond the frame" in figure.note
+    assert "50.0% and 25.0% of the variance" in figure.sentence
+
+
+def test_plane_of_few_or_no_records():
+    one = draw_plane(Plane("", {"forget": np.zeros((1, 2))}, (1.0, 0.0)))
+    assert "the layer that was read" in one.title
+    assert one.note == ""
+    assert draw_plane(None) is None
+    assert draw_plane(Plane("", {"forget": np.zeros((0, 2))}, (1.0, 0.0))) is None

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from ruler.auditing.findings import LayerFinding, MetricFinding, Report
-from ruler.auditing.report.display import format_estimate
+from ruler.auditing.report.display import format_estimate, format_number
 from ruler.auditing.report.figures.axes import EDGE, WIDTH, Axis, Tick, fit_around_half, round_step
 from ruler.auditing.report.wording import list_metrics, name_contrast
 from ruler.core.types import FloatArray
 
 _MOST_DEPTHS = 12
 _MOST_POINTS = 160
+_QUARTERS = (0.0, 0.25, 0.5, 0.75, 1.0)
 _ROC_LEFT = 48.0
 _ROC_RIGHT = WIDTH - 12.0
 
@@ -66,6 +67,24 @@ class RocFigure:
     curves: tuple[RocCurve, ...]
     chance: RocCurve
     one_percent_x: float
+    across: tuple[Tick, ...]
+    up: tuple[Tick, ...]
+
+
+@dataclass(frozen=True)
+class LossRoc:
+    """True against false positive rates of an attacker who knows the losses, both on plain scales.
+
+    Args:
+        sentence: The AUC and its interval in words.
+        path: The curve.
+        area: What lies below it.
+    """
+
+    sentence: str
+    label: str
+    path: str
+    area: str
     across: tuple[Tick, ...]
     up: tuple[Tick, ...]
 
@@ -165,7 +184,39 @@ def draw_roc(report: Report) -> RocFigure | None:
             Tick(across.place(-power), f"{100 * 10.0**-power:g}%", "end" if power == 0 else "middle")
             for power in range(decades, -1, -1)
         ),
-        up=tuple(Tick(up.place(share), f"{100 * share:.0f}%", "end") for share in (0.0, 0.25, 0.5, 0.75, 1.0)),
+        up=tuple(Tick(up.place(share), f"{100 * share:.0f}%", "end") for share in _QUARTERS),
+    )
+
+
+def draw_loss_roc(report: Report) -> LossRoc | None:
+    """The curve of the loss with the AUC that the report gives for it; None without losses or held-out records."""
+    metric, rates = report.metrics.get("loss"), report.distributions.roc.get("loss")
+    if metric is None or rates is None or not math.isfinite(metric.effect):
+        return None
+    false, true = _thin(*_sort(*rates))
+    if len(false) < 2:
+        return None
+    across, up = Axis(0.0, 1.0, _ROC_LEFT, _ROC_RIGHT), Axis(0.0, 1.0, 244.0, 34.0)
+    places = [f"{across.place(x):g} {up.place(y):g}" for x, y in zip(false.tolist(), true.tolist(), strict=True)]
+    line = "L".join(dict.fromkeys([f"{across.start:g} {up.start:g}", *places, f"{across.stop:g} {up.stop:g}"]))
+    is_low, (low, high) = metric.effect < 0.5, metric.effect_interval
+    estimate = format_estimate(*((1 - metric.effect, (1 - high, 1 - low)) if is_low else (metric.effect, (low, high))))
+    score = "the rank of their loss, less its rank in the oracle," if report.pairing is not None else "their loss,"
+    sentence = (
+        f"An attacker who calls records forgotten by {score} {'lowest' if is_low else 'highest'} first, reaches an AUC "
+        f"of {estimate}."
+    )
+    if metric.test == "hybrid":
+        sentence += " This AUC is 0.5 plus what the oracles do not show; the curve is that of this model alone."
+    elif is_low:
+        sentence += f" In the tables it is {format_number(metric.effect, 2)}: there, highest comes first."
+    return LossRoc(
+        sentence=sentence,
+        label=f"AUC {estimate}",
+        path=f"M{line}",
+        area=f"M{line}L{across.stop:g} {up.start:g}Z",
+        across=tuple(Tick(across.place(x), f"{100 * x:.0f}%", "end" if x == 1 else "middle") for x in _QUARTERS),
+        up=tuple(Tick(up.place(y), f"{100 * y:.0f}%", "end") for y in _QUARTERS),
     )
 
 

@@ -1,4 +1,4 @@
-"""Where the forget, held-out and retain records lie: per-record scores, and the percentile ranks of M4."""
+"""Where the forget, held-out and retain records lie: per-record scores, ranks of M4, and the layer in a plane."""
 
 import math
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ruler.auditing.findings import Distributions
+from ruler.auditing.findings import Distributions, Plane
 from ruler.auditing.report.display import choose_digits, count_records, format_number
 from ruler.auditing.report.figures.axes import EDGE, WIDTH, Axis, Tick
 from ruler.core.types import FloatArray
@@ -19,6 +19,9 @@ _ROW_STEP = 78.0
 _TOP = 24.0
 _RANK_BASE = 180.0
 _RANK_HEIGHT = 140.0
+_PLANE_TOP = 34.0
+_PLANE_BASE = 314.0
+_MARKS = {"retain": "h0", "held_out": "m-3 0h6m-3-3v6", "forget": "h0"}  # dots by round caps, crosses by two lines
 
 
 Bar = tuple[float, float, float, float]
@@ -59,6 +62,28 @@ class RankFigure:
     outline: str
     uniform_y: float
     ticks: tuple[Tick, ...]
+
+
+@dataclass(frozen=True)
+class Marks:
+    """The records of one side in a plane, as one path."""
+
+    side: str
+    label: str
+    glyph: str
+    path: str
+
+
+@dataclass(frozen=True)
+class PlaneFigure:
+    """Records in two dimensions, the side that the audit is about on top."""
+
+    title: str
+    sentence: str
+    note: str
+    across: str
+    up: str
+    marks: tuple[Marks, ...]
 
 
 def draw_distributions(name: str, title: str, values: Mapping[str, FloatArray]) -> DistributionFigure | None:
@@ -110,12 +135,47 @@ def draw_ranks(distributions: Distributions) -> RankFigure | None:
     )
 
 
+def draw_plane(plane: Plane | None) -> PlaneFigure | None:
+    """The records of a layer in two dimensions; None where there are none."""
+    sides = {side: plane.points[side] for side in _MARKS if len(plane.points.get(side, ()))} if plane else {}
+    if plane is None or "forget" not in sides:
+        return None
+    pooled = np.concatenate(list(sides.values()))
+    across, up = (
+        _fit_axis({side: places[:, column] for side, places in sides.items()}, low, high)
+        for column, low, high in ((0, EDGE, WIDTH - EDGE), (1, _PLANE_BASE, _PLANE_TOP))
+    )
+    edges = np.array([[across.low, up.low], [across.high, up.high]])
+    n_outside = int(((pooled < edges[0]) | (pooled > edges[1])).any(axis=1).sum())
+    where = f"layer {plane.layer}" if plane.layer else "the layer that was read"
+    first, second = (f"{100 * share:.1f}%" for share in plane.shares)
+    return PlaneFigure(
+        title=f"The records at {where}, in two dimensions",
+        sentence=f"Each mark is a record, placed by the two directions in which the records drawn here vary most: they "
+        f"hold {first} and {second} of the variance.",
+        note=f"{count_records(n_outside)} beyond the frame {'is' if n_outside == 1 else 'are'} drawn at its edge."
+        if n_outside
+        else "",
+        across=f"first component, {first} of the variance",
+        up=f"second component, {second}",
+        marks=tuple(
+            Marks(
+                side,
+                f"{SIDES[side]}, {len(places):,}",
+                _MARKS[side],
+                "".join(f"M{across.place(x):g} {up.place(y):g}{_MARKS[side]}" for x, y in places.tolist()),
+            )
+            for side, places in sides.items()
+        ),
+    )
+
+
 def _keep_finite(values: FloatArray) -> FloatArray:
     numbers = np.asarray(values, dtype=np.float64)
     return numbers[np.isfinite(numbers)]
 
 
-def _fit_axis(sides: Mapping[str, FloatArray]) -> Axis:
+def _fit_axis(sides: Mapping[str, FloatArray], start: float = EDGE, stop: float = WIDTH - EDGE) -> Axis:
     """From near the bottom to the top, or near it where it is far off: a few strays must not squeeze the rest."""
     tails = {side: 0.05 if len(numbers) < 100 else 0.01 for side, numbers in sides.items()}
     low = min(float(np.quantile(numbers, tails[side])) for side, numbers in sides.items())
@@ -123,7 +183,7 @@ def _fit_axis(sides: Mapping[str, FloatArray]) -> Axis:
     top = max(float(numbers.max()) for numbers in sides.values())
     high = near_top if top - near_top > 0.5 * (near_top - low) > 0 else top
     pad = max(0.02 * (high - low), 1e-6 * max(abs(high), 1e-3))
-    return Axis(low - pad, high + pad)
+    return Axis(low - pad, high + pad, start, stop)
 
 
 def _draw_row(side: str, numbers: FloatArray, axis: Axis, place: int, digits: int) -> Row:

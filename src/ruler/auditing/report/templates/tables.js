@@ -125,5 +125,8 @@
   }
 
   document.querySelectorAll("[data-table]").forEach(enliven);
+  const watcher = new ResizeObserver((entries) => entries.forEach(({ target }) =>
+    target.classList.toggle("is-wide", target.scrollWidth > target.clientWidth + 1)));
+  document.querySelectorAll(".scroll").forEach((one) => watcher.observe(one));
   addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((one) => { one.open = true; }));
 })();

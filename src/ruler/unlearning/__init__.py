@@ -9,17 +9,25 @@ from ruler.core.seeding import seeded
 from ruler.unlearning.bad_teacher import BAD_TEACHER, BadTeacherSettings
 from ruler.unlearning.classifier.boundary_shrink import BOUNDARY_SHRINK, BoundaryShrinkSettings
 from ruler.unlearning.classifier.cf_k import CF_K, CfKSettings
+from ruler.unlearning.classifier.ct import CT, CtSettings
 from ruler.unlearning.classifier.delete import DELETE, DeleteSettings
 from ruler.unlearning.classifier.eu_k import EU_K, EuKSettings
 from ruler.unlearning.classifier.fisher import FISHER, FisherSettings
 from ruler.unlearning.classifier.jit import JIT, JitSettings
 from ruler.unlearning.classifier.l1_sparse import L1_SPARSE, L1SparseSettings
 from ruler.unlearning.classifier.lfssd import LFSSD, LfssdSettings
+from ruler.unlearning.classifier.msg import MSG, MsgSettings
+from ruler.unlearning.classifier.newton import NEWTON, NewtonSettings
 from ruler.unlearning.classifier.noisy_sgd import NOISY_SGD, NoisySgdSettings
+from ruler.unlearning.classifier.r2d import R2D, R2dSettings
 from ruler.unlearning.classifier.random_labels import RANDOM_LABELS, RandomLabelsSettings
 from ruler.unlearning.classifier.retrain import RETRAIN, RetrainSettings
 from ruler.unlearning.classifier.salun import SALUN, SalunSettings
+from ruler.unlearning.classifier.scrub_rewind import SCRUB_REWIND, ScrubRewindSettings
+from ruler.unlearning.classifier.sisa import SISA, SisaSettings
 from ruler.unlearning.classifier.ssd import SSD, SsdSettings
+from ruler.unlearning.classifier.unsir import UNSIR, UnsirSettings
+from ruler.unlearning.classifier.woodfisher import WOODFISHER, WoodFisherSettings
 from ruler.unlearning.fine_tuning import FINE_TUNING, FineTuningSettings
 from ruler.unlearning.gradient_ascent import GRADIENT_ASCENT, GradientAscentSettings
 from ruler.unlearning.language.ce_u import CE_U, CeUSettings
@@ -31,7 +39,15 @@ from ruler.unlearning.language.satimp import SATIMP, SatImpSettings
 from ruler.unlearning.language.simnpo import SIMNPO, SimNpoSettings
 from ruler.unlearning.language.undial import UNDIAL, UndialSettings
 from ruler.unlearning.language.wga import WGA, WgaSettings
-from ruler.unlearning.method import ClassifierSettings, LanguageSettings, Method, Plan, Terms, UnlearningSettings
+from ruler.unlearning.method import (
+    ClassifierSettings,
+    LanguageSettings,
+    Method,
+    Plan,
+    Terms,
+    UnlearningSettings,
+    follow,
+)
 from ruler.unlearning.neggrad_plus import NEGGRAD_PLUS, NegGradPlusSettings
 from ruler.unlearning.scrub import SCRUB, ScrubSettings
 
@@ -47,6 +63,7 @@ __all__ = [
     "CeUSettings",
     "CfKSettings",
     "ClassifierSettings",
+    "CtSettings",
     "DeleteSettings",
     "EuKSettings",
     "FineTuningSettings",
@@ -59,22 +76,29 @@ __all__ = [
     "LanguageSettings",
     "LfssdSettings",
     "Method",
+    "MsgSettings",
     "NegGradPlusSettings",
+    "NewtonSettings",
     "NoisySgdSettings",
     "NpoSettings",
     "Plan",
+    "R2dSettings",
     "RandomLabelsSettings",
     "RetrainSettings",
     "RmuSettings",
     "SalunSettings",
     "SatImpSettings",
+    "ScrubRewindSettings",
     "ScrubSettings",
     "SimNpoSettings",
+    "SisaSettings",
     "SsdSettings",
     "Terms",
     "UndialSettings",
     "UnlearningSettings",
+    "UnsirSettings",
     "WgaSettings",
+    "WoodFisherSettings",
     "draw_refusals",
     "unlearn",
 ]
@@ -99,6 +123,14 @@ METHODS: Registry[Method[Any]] = Registry(
         "boundary_shrink": BOUNDARY_SHRINK,
         "fisher": FISHER,
         "noisy_sgd": NOISY_SGD,
+        "msg": MSG,
+        "ct": CT,
+        "unsir": UNSIR,
+        "woodfisher": WOODFISHER,
+        "newton": NEWTON,
+        "scrub_rewind": SCRUB_REWIND,
+        "r2d": R2D,
+        "sisa": SISA,
         "retrain": RETRAIN,
         "gradient_difference": GRADIENT_DIFFERENCE,
         "npo": NPO,
@@ -158,8 +190,6 @@ def unlearn(
         >>> bool((unlearned.weight == model.weight).all())
         False
     """
-    from ruler.training.loop import optimize  # needs torch, which naming a method does not
-
     chosen = METHODS[method]
     settings = chosen.check_settings(settings)
     records: dict[str, Source] = {}
@@ -177,29 +207,13 @@ def unlearn(
             chosen.edit(student, records, settings)
             return student
         if chosen.make_plan is not None:
-            plan = chosen.make_plan(student, records, settings)
+            found = chosen.make_plan(student, records, settings)
+            plans = iter([found]) if isinstance(found, Plan) else found
         else:
             assert chosen.make_objective is not None
-            plan = Plan(chosen.make_objective(model, settings))
-        frozen = [
-            value
-            for name, value in student.named_parameters()
-            if value.requires_grad and plan.trained is not None and name not in plan.trained
-        ]
-        for value in frozen:
-            value.requires_grad_(False)
-        optimize(
-            student,
-            plan.objective,
-            plan.records or records,
-            settings,
-            seed=settings.seed,
-            progress=progress,
-            on_epoch=plan.on_epoch,
-            after_step=plan.after_step,
-        )
-        for value in frozen:
-            value.requires_grad_(True)
+            plans = iter([Plan(chosen.make_objective(model, settings))])
+        for plan in plans:
+            follow(student, plan, records, settings, progress=progress)
     return student
 
 

@@ -1,9 +1,9 @@
 """The shape of an unlearning method. Needs no torch, so that tables and study files can name methods without it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import product
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 from ruler.core.checks import check_number
 from ruler.core.errors import InputError
@@ -30,11 +30,13 @@ class UnlearningSettings(TrainingSettings):
     epochs: int = 10
     learning_rate: float = 5e-4
     seed: int = 100
+    may_augment: ClassVar[bool] = False
+    """Whether images may be changed as in training, as methods that train anew do."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_number(self.seed, "seed", minimum=0, is_whole=True)
-        if self.augment != "none":
+        if self.augment != "none" and not self.may_augment:
             raise InputError(
                 f"augment must be 'none' in unlearning; got {self.augment!r}. Methods see records as they are."
             )
@@ -90,6 +92,7 @@ class Plan:
         after_step: Called with the student after every step of the optimiser.
         on_epoch: Called with (epoch from 1, mean loss) after each epoch. What it changes for the objective must be a
             tensor that is filled in place, since steps may be captured.
+        settings: Epochs, rate, seed and batches of this stage; None for the method's.
     """
 
     objective: "Objective"
@@ -97,6 +100,7 @@ class Plan:
     trained: tuple[str, ...] | None = None
     after_step: "Callable[[nn.Module], None] | None" = None
     on_epoch: Callable[[int, float], None] | None = None
+    settings: UnlearningSettings | None = None
 
 
 @dataclass(frozen=True)
@@ -113,7 +117,9 @@ class Method(Generic[S]):
         make_objective: (original model, settings) -> objective, a function of the student and of one batch per entry of
             ``reads`` that returns the loss to minimise.
         make_plan: (student, records by side, settings) -> `Plan`, for a loss that needs other labels, fewer parameters
-            or the time; may change the student, which is still the original's copy, before it is trained.
+            or the time; may change the student, which is still the original's copy, before it is trained. A method of
+            several stages yields one plan after the other, each with a fresh optimiser, and sees what became of the
+            student in between.
         edit: (student, records by side, settings) -> None, for a method that minimises no loss: changes the student in
             place. Give exactly one of the three.
         terms: The same loss as weights, for many small models at once; None if it is no such sum.
@@ -125,6 +131,7 @@ class Method(Generic[S]):
         source: Who proposed it, and whose settings are the defaults.
         grid: Settings that are worth trying, by name: every combination is one choice, to be made on retain records
             alone. Empty where nothing is to be chosen.
+        trains_anew: Whether it trains as the original was trained: comparisons give it the settings of that training.
 
     Example:
         >>> from dataclasses import replace
@@ -139,7 +146,7 @@ class Method(Generic[S]):
     reads: tuple[Side, ...]
     make_objective: "Callable[[nn.Module, S], Objective] | None" = None
     edit: "Callable[[nn.Module, Mapping[str, Source], S], None] | None" = None
-    make_plan: "Callable[[nn.Module, Mapping[str, Source], S], Plan] | None" = None
+    make_plan: "Callable[[nn.Module, Mapping[str, Source], S], Plan | Iterator[Plan]] | None" = None
     terms: Callable[[S], Terms] | None = None
     short: str = ""
     colour: str = "#444444"
@@ -147,6 +154,7 @@ class Method(Generic[S]):
     formula: str = ""
     source: str = ""
     grid: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    trains_anew: bool = False
 
     def __post_init__(self) -> None:
         if sum(way is not None for way in (self.make_objective, self.edit, self.make_plan)) != 1:
@@ -196,3 +204,44 @@ def check_share(value: float, name: str) -> None:
     check_number(value, name, minimum=0, is_strict=True)
     if value >= 1:
         raise InputError(f"{name} must be below 1; got {value!r}.")
+
+
+def follow(
+    student: "nn.Module",
+    plan: Plan,
+    records: "Mapping[str, Source]",
+    settings: UnlearningSettings,
+    *,
+    progress: bool = False,
+) -> None:
+    """Train the student by a plan, or by one stage of several; weights that are not to be trained are frozen meanwhile.
+
+    Args:
+        student: Changed in place.
+        plan: What the method's ``make_plan`` gave, or its objective in a `Plan`.
+        records: By side; a plan's own records come first.
+        settings: Of the method; those of the plan come first.
+        progress: Show a bar, if stderr is a terminal.
+    """
+    from ruler.training.loop import optimize  # needs torch, which naming a method does not
+
+    chosen = plan.settings or settings
+    frozen = [
+        value
+        for name, value in student.named_parameters()
+        if value.requires_grad and plan.trained is not None and name not in plan.trained
+    ]
+    for value in frozen:
+        value.requires_grad_(False)
+    optimize(
+        student,
+        plan.objective,
+        plan.records or records,
+        chosen,
+        seed=chosen.seed,
+        progress=progress,
+        on_epoch=plan.on_epoch,
+        after_step=plan.after_step,
+    )
+    for value in frozen:
+        value.requires_grad_(True)

@@ -297,6 +297,11 @@ def test_records_are_gathered_from_any_source(model: nn.Module) -> None:
         ("boundary_shrink", {"bound": 0.1}),
         ("fisher", {"strength": 1e-9}),
         ("noisy_sgd", {"weight_decay": 1e-6, "momentum": 0.0}),
+        ("msg", {"learning_rate": 1e-3, "epochs": 5, "weight_decay": 5e-4, "share": 0.3, "slowness": 0.1}),
+        ("ct", {"learning_rate": 1e-3, "epochs": 3}),
+        ("unsir", {"learning_rate": 1e-4, "epochs": 1, "noise_rate": 0.1, "noise_steps": 25}),
+        ("woodfisher", {"n_records": 1000}),
+        ("scrub_rewind", {"learning_rate": 5e-4, "entropy_weight": 0.99, "divergence_weight": 0.5}),
     ],
 )
 def test_defaults_are_those_of_the_public_code(name: str, values: dict[str, Any]) -> None:

@@ -75,6 +75,7 @@ class CompareEngine(DiagnosticEngine):
         """Measure the original after the cell's method, and the time that the method takes."""
         partition, shared = self._cut(*find_draw(cell)), strip_method(cell)
         chosen, choice = choose_settings(cell, lambda: self._rehearsal(shared, find_draw(cell)), self._trainer)
+        self._trainer.prepare(chosen, partition.forget, partition.retain)
         started_s = self._trainer.tell_s()
         model = self._trainer.unlearn(chosen, self._original(shared), partition.forget, partition.retain)
         took: Scores = {

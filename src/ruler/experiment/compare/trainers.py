@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -21,6 +22,7 @@ from ruler.experiment.cell import Workplace
 from ruler.experiment.compare.data import CompareData
 from ruler.experiment.diagnostic import trainers
 from ruler.experiment.diagnostic.data import Completing, DiagnosticData
+from ruler.experiment.diagnostic.engine import strip_method
 from ruler.experiment.diagnostic.trainers import (
     LOSS_BOUND,
     TRAINING,
@@ -31,11 +33,11 @@ from ruler.experiment.diagnostic.trainers import (
 )
 from ruler.experiment.grid import Cell
 from ruler.training.checkpoints import CheckpointStore
-from ruler.training.classifier import predict
+from ruler.training.classifier import predict, train_classifier
 from ruler.training.loop import optimize
 from ruler.training.settings import TrainingSettings
 from ruler.training.steps import cross_entropy
-from ruler.unlearning import METHODS, LanguageSettings, UnlearningSettings
+from ruler.unlearning import METHODS, LanguageSettings, R2dSettings, UnlearningSettings, unlearn
 
 RELEARN_EPOCHS = 10
 OTHER_SEED = 10_000  # retraining as a method starts from other weights than any oracle
@@ -56,8 +58,8 @@ def choose_training(cell: Cell) -> TrainingSettings:
 def choose_unlearning(cell: Cell) -> UnlearningSettings:
     """The method's settings: its defaults in batches of the training's size, or as the user says.
 
-    Retraining takes the original's training, from weights of another seed than the oracle's. Methods for any model take
-    the optimiser, rate and decay of methods for language models where the model is one.
+    Methods that train anew take the original's training, from weights of another seed than the oracle's. Methods for
+    any model take the optimiser, rate and decay of methods for language models where the model is one.
     """
     kind: Any = METHODS[cell.method].settings
     chosen: dict[str, Any] = {"batch_size": cell.batch_size, "loss_bound": LOSS_BOUND}
@@ -66,7 +68,7 @@ def choose_unlearning(cell: Cell) -> UnlearningSettings:
         if not issubclass(kind, LanguageSettings):
             usual = LanguageSettings()
             chosen |= {name: getattr(usual, name) for name in ("learning_rate", "weight_decay", "optimizer")}
-    if cell.method == "retrain":
+    if METHODS[cell.method].trains_anew:
         training = choose_training(cell)
         chosen = {entry.name: getattr(training, entry.name) for entry in fields(TrainingSettings) if entry.init}
         chosen["seed"] = OTHER_SEED + cell.seed
@@ -87,10 +89,45 @@ class ComparedClassifier(ClassifierTrainer):
     def __init__(self, data: CompareData, device: str, code: Path) -> None:
         super().__init__(data, device)
         self._code = code
+        self._rewound: dict[tuple[Cell, int, bytes], dict[str, torch.Tensor]] = {}
 
     def build(self, architecture: str) -> nn.Module:
         """A fresh model for these records, ours or the user's own."""
         return build_model(architecture, self._data, self._code) if ":" in architecture else super().build(architecture)
+
+    def unlearn(self, cell: Cell, model: nn.Module, forget: IndexArray, retain: IndexArray) -> nn.Module:
+        """Apply the cell's method to the classifier."""
+        settings = self.prepare(cell, forget, retain)
+        with repeat_exactly(self._device, has_pooling=self._is_of_images):
+            return unlearn(cell.method, model, forget=self.pair(forget), retain=self.pair(retain), settings=settings)
+
+    def prepare(self, cell: Cell, forget: IndexArray, retain: IndexArray) -> UnlearningSettings:
+        """The method's settings; R2D's with a checkpoint of the original itself, whose training is repeated once."""
+        settings = choose_unlearning(cell)
+        if not isinstance(settings, R2dSettings) or settings.n_rewound == settings.epochs:
+            return settings
+        rows, n_before = np.sort(np.concatenate([forget, retain])), settings.epochs - settings.n_rewound
+        key = strip_method(cell), n_before, rows.tobytes()
+        if key not in self._rewound:
+            self._rewound[key] = self._rewind(cell, rows, n_before)
+        return replace(settings, checkpoint=self._rewound[key])
+
+    def _rewind(self, cell: Cell, rows: IndexArray, n_epochs: int) -> dict[str, torch.Tensor]:
+        """Weights of the model that was trained on these records, after some of its epochs."""
+        models: list[nn.Module] = []
+        kept: dict[str, torch.Tensor] = {}
+
+        def build() -> nn.Module:
+            models.append(self.build(cell.architecture).to(self._device, **self._layout))
+            return models[0]
+
+        def keep(epoch: int, loss: float) -> None:
+            if epoch == n_epochs:
+                kept.update({name: value.detach().clone() for name, value in models[0].state_dict().items()})
+
+        with repeat_exactly(self._device, has_pooling=self._is_of_images):
+            train_classifier(build, self.pair(rows), seed=cell.seed, settings=choose_training(cell), on_epoch=keep)
+        return kept
 
     def read_layers(self, model: nn.Module, rows: IndexArray) -> dict[str, Embeddings]:
         """Representations of some records in every block on the way to the head, in forward order."""
@@ -166,6 +203,11 @@ class TimedTrainer:
         if cell.method == "retrain" and not cell.options:
             return self.inner.train(cell, retain, OTHER_SEED + cell.seed)
         return self.inner.unlearn(cell, model, forget, retain)
+
+    def prepare(self, cell: Cell, forget: IndexArray, retain: IndexArray) -> None:
+        """Make what the method would find stored, so that its time has none of it."""
+        if isinstance(self.inner, ComparedClassifier):
+            self.inner.prepare(cell, forget, retain)
 
 
 def make_trainer(data: CompareData, workplace: Workplace) -> TimedTrainer:

@@ -1,9 +1,10 @@
-"""Records and layers of a classifier, as its methods need them: all records at once, wrong labels, the last layers."""
+"""Records, layers and gradients of a classifier, as its methods need them."""
 
 from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
+from torch.nn import functional
 
 from ruler.core.errors import InputError
 from ruler.training.batches import Batches
@@ -67,3 +68,44 @@ def list_last_layers(model: nn.Module, n_layers: int) -> list[str]:
 def list_parameters(model: nn.Module, layers: list[str]) -> tuple[str, ...]:
     """Names of the parameters that these modules own themselves."""
     return tuple(name for name, _ in model.named_parameters() if name.rpartition(".")[0] in set(layers))
+
+
+def list_kernels(model: nn.Module) -> list[str]:
+    """Names of the weights of all convolutions; in a model without any, of all matrices that layers can draw anew.
+
+    Raises:
+        InputError: The model has neither.
+
+    Example:
+        >>> list_kernels(nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(2, 2)))
+        ['0.weight']
+        >>> list_kernels(nn.Sequential(nn.Linear(2, 2), nn.LayerNorm(2), nn.Linear(2, 2)))
+        ['0.weight', '2.weight']
+    """
+    filters, matrices = [], []
+    for layer, module in model.named_modules():
+        can_draw = hasattr(module, "reset_parameters") or hasattr(module, "_reset_parameters")
+        for name, value in module.named_parameters(layer, recurse=False):
+            if isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d) and value.ndim > 2:
+                filters.append(name)
+            elif can_draw and value.ndim == 2 and not isinstance(module, nn.Embedding):
+                matrices.append(name)
+    if not filters and not matrices:
+        raise InputError("model must have convolutions or linear layers; got neither. Use fine_tuning.")
+    return filters or matrices
+
+
+def sum_loss_gradients(model: nn.Module, pair: Pair, *, block: int = 256) -> dict[str, torch.Tensor]:
+    """Per trained parameter the gradient of the cross-entropy, summed over the records, in eval mode."""
+    named = {name: value for name, value in model.named_parameters() if value.requires_grad}
+    sums = {name: torch.zeros_like(value) for name, value in named.items()}
+    was_training = [(module, module.training) for module in model.modules()]
+    model.eval()
+    for inputs, labels in zip(*(torch.split(part, block) for part in pair), strict=True):
+        loss = functional.cross_entropy(compute_logits(model, inputs), labels, reduction="sum")
+        for name, found in zip(named, torch.autograd.grad(loss, list(named.values()), allow_unused=True), strict=True):
+            if found is not None:
+                sums[name] += found
+    for module, is_training in was_training:
+        module.training = is_training
+    return sums

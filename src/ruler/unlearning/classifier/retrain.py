@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from ruler.unlearning.method import Method, Plan, UnlearningSettings
 
@@ -18,6 +18,7 @@ class RetrainSettings(UnlearningSettings):
 
     epochs: int = 50
     learning_rate: float = 1e-3
+    may_augment: ClassVar[bool] = True
 
 
 def make_plan(student: "nn.Module", records: "Mapping[str, Source]", settings: RetrainSettings) -> Plan:
@@ -39,4 +40,5 @@ RETRAIN = Method(
     kind="classifier",
     formula="CE(retain), all weights drawn anew",
     source="the exact baseline",
+    trains_anew=True,
 )

@@ -1,0 +1,100 @@
+"""SCRUB in its authors' form (Kurmanji et al., 2023): alternate between the sides, and rewind to a fitting epoch."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ruler.core.checks import check_number
+from ruler.core.errors import InputError
+from ruler.unlearning.method import ClassifierSettings, Method, Plan
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from ruler.training.batches import Batch, Source
+
+
+@dataclass(frozen=True)
+class ScrubRewindSettings(ClassifierSettings):
+    """Each epoch is a pass over the forget records that ascends, in the first epochs, and one over the retain records.
+
+    Args:
+        n_ascents: Epochs that ascend on the forget records first; ours.
+        entropy_weight: The authors' gamma: weight of CE(retain).
+        divergence_weight: The authors' alpha: weight of KL(retain).
+        temperature: Softens both models' logits before they are compared.
+        forget_error: Share of wrong answers that a model should give on the forget records, to be measured on records
+            of the same kind that were never trained on. The student becomes that of the epoch whose error is nearest,
+            of equally near ones the last. None leaves that of the last epoch.
+    """
+
+    n_ascents: int = 3
+    entropy_weight: float = 0.99
+    divergence_weight: float = 0.5
+    temperature: float = 2.0
+    forget_error: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_number(self.n_ascents, "n_ascents", minimum=1, is_whole=True)
+        check_number(self.entropy_weight, "entropy_weight", minimum=0)
+        check_number(self.divergence_weight, "divergence_weight", minimum=0)
+        check_number(self.temperature, "temperature", minimum=0, is_strict=True)
+        if self.forget_error is not None:
+            check_number(self.forget_error, "forget_error", minimum=0)
+            if self.forget_error > 1:
+                raise InputError(f"forget_error must be at most 1, a share; got {self.forget_error!r}.")
+
+
+def make_plan(student: "nn.Module", records: "Mapping[str, Source]", settings: ScrubRewindSettings) -> Iterator[Plan]:
+    """By turns -KL(forget), and gamma CE(retain) + alpha KL(retain); the teacher is the original in eval mode."""
+    import torch
+
+    from ruler.training.classifier import predict
+    from ruler.training.steps import compute_label_loss, compute_logits
+    from ruler.unlearning.distillation import compute_divergence, freeze_copy
+
+    teacher = freeze_copy(student)
+
+    def diverge(logits: "torch.Tensor", inputs: "torch.Tensor") -> "torch.Tensor":
+        with torch.no_grad():
+            guide = compute_logits(teacher, inputs)
+        return compute_divergence(logits, guide, settings.temperature)
+
+    def ascend(student: "nn.Module", forget: "Batch") -> "torch.Tensor":
+        return -diverge(compute_logits(student, forget[0]), forget[0])
+
+    def descend(student: "nn.Module", retain: "Batch") -> "torch.Tensor":
+        logits = compute_logits(student, retain[0])
+        kept = settings.entropy_weight * compute_label_loss(logits, retain[1])
+        return kept + settings.divergence_weight * diverge(logits, retain[0])
+
+    best: dict[str, torch.Tensor] = {}
+    nearest = float("inf")
+    for epoch in range(settings.epochs):
+        stage = replace(settings, epochs=1, seed=settings.seed + epoch)
+        if epoch < settings.n_ascents:
+            yield Plan(ascend, {"forget": records["forget"]}, settings=stage)
+        yield Plan(descend, {"retain": records["retain"]}, settings=stage)
+        if settings.forget_error is not None:
+            answers = predict(student, records["forget"])
+            gap = abs(float((answers.logits.argmax(1) != answers.labels).mean()) - settings.forget_error)
+            if gap <= nearest:
+                nearest = gap
+                best = {name: value.detach().clone() for name, value in student.state_dict().items()}
+    if best:
+        student.load_state_dict(best)
+
+
+SCRUB_REWIND = Method(
+    title="SCRUB+R",
+    colour="#2166AC",
+    settings=ScrubRewindSettings,
+    reads=("retain", "forget"),
+    make_plan=make_plan,
+    kind="classifier",
+    formula="by turns -KL(forget), and gamma CE(retain) + alpha KL(retain), teacher: the original; then rewind",
+    source="Kurmanji et al. 2023; SCRUB",
+    grid={"learning_rate": (5e-4, 5e-3, 0.01), "n_ascents": (3, 5)},
+)

@@ -11,7 +11,9 @@ _EXTRA_OF = {
     "faiss": "bench",
     "huggingface_hub": "huggingface",
     "jinja2": "report",
+    "lightning": "lightning",
     "matplotlib": "report",
+    "mlflow": "mlflow",
     "pandas": "data",
     "platformdirs": "data",
     "pooch": "data",
@@ -23,8 +25,10 @@ _EXTRA_OF = {
     "safetensors": "torch",
     "sklearn": "data",
     "torch": "torch",
+    "torchmetrics": "torchmetrics",
     "transformers": "huggingface",
     "typer": "cli",
+    "wandb": "wandb",
 }
 
 

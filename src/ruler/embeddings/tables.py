@@ -17,9 +17,9 @@ from ruler.embeddings.formats import BESIDE_NAMES, MATRIX_NAMES, find_beside, fi
 def as_rows(value: Any, name: str) -> Any:
     """Tables, dicts of columns and paths as `Embeddings`; arrays, `Embeddings` and dicts by layer as they are.
 
-    A table is a DataFrame of pandas or polars, a ``datasets.Dataset`` or a pyarrow Table. As in files, its vectors are
-    the column ``embedding`` (or ``embeddings``, ``values``), else all columns of numbers, in their order; ``id``,
-    ``label``, ``loss``, ``group`` and ``strata`` stand beside them.
+    A table is a DataFrame of pandas or polars, a LazyFrame, a ``datasets.Dataset`` or a pyarrow Table. As in files, its
+    vectors are the column ``embedding`` (or ``embeddings``, ``values``), else all columns of numbers, in their order;
+    ``id``, ``label``, ``loss``, ``group`` and ``strata`` stand beside them.
 
     Args:
         value: One side of one model.
@@ -46,6 +46,8 @@ def as_rows(value: Any, name: str) -> Any:
         )
     if isinstance(value, Mapping):
         return _read_columns(dict(value), name) if any(key in value for key in MATRIX_NAMES) else value
+    if hasattr(value, "collect_schema") and hasattr(value, "collect"):
+        value = value.collect()  # a LazyFrame of polars
     names = getattr(value, "column_names", None) or getattr(value, "columns", None)
     if names is None or callable(names) or not hasattr(value, "__getitem__"):
         return value

@@ -1,0 +1,43 @@
+"""A small model that remembers its forget records, and reports that are quick to make."""
+
+import numpy as np
+import pytest
+
+import ruler
+
+
+@pytest.fixture(scope="session")
+def rows():
+    return np.random.default_rng(0).normal(size=(230, 6))
+
+
+@pytest.fixture(scope="session")
+def report(rows):
+    """An audit that settles nothing, with all contrasts of embeddings."""
+    oracle = tuple(np.split(rows, [50, 150]))
+    unlearned = tuple(part + 0.1 * np.random.default_rng(1).normal(size=part.shape) for part in oracle)
+    return ruler.audit(unlearned, oracle=oracle)
+
+
+@pytest.fixture(scope="session")
+def erased():
+    """An audit of a model that forgot: like its oracle, while the original remembered."""
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(1400, 6))
+    marks = np.concatenate([rng.normal(size=(400, 6)), np.zeros((1000, 6))])
+
+    def embed(mark):
+        return tuple(np.split(rows + 0.2 * rng.normal(size=rows.shape) + mark * marks, [400, 800]))
+
+    return ruler.audit(embed(0.0), oracle=embed(0.0), original=embed(1.0))
+
+
+@pytest.fixture
+def records():
+    """Forget, retain and held-out records of two classes, as pairs (X, y) for models of 4 inputs."""
+    torch = pytest.importorskip("torch")
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(120, 4, generator=generator)
+    y = (x[:, 0] > 0).long()
+    parts = zip(("forget", "retain", "held_out"), torch.arange(120).split([30, 60, 30]), strict=True)
+    return {side: (x[found], y[found]) for side, found in parts}

@@ -3,63 +3,31 @@
 import base64
 import hashlib
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from ruler.auditing.report.display import choose_digits, count_records, format_estimate, format_number
-from ruler.auditing.report.figures.axes import Axis, Tick
 from ruler.auditing.report.tables import Column, PageTable
 from ruler.core import __version__
 from ruler.core.terminal import show_text
 from ruler.experiment.compare.settings import CompareSettings
+from ruler.paper.compare.figures import (
+    REFERENCES,
+    RankDiagram,
+    draw_cost,
+    draw_kept,
+    draw_layers,
+    draw_ranks,
+    find_tones,
+)
 from ruler.paper.compare.table import OWN, describe
 from ruler.paper.results import title_of
 from ruler.unlearning import METHODS
 
 if TYPE_CHECKING:
     import pandas as pd
-
-_PLOT = {"left": 52.0, "right": 560.0, "top": 16.0, "low": 330.0, "labels": 600.0}
-_LINE = 17.0  # of a label beside the plot
-_COST_LINE = 24.0
-_WIDEST = 0.25  # range of accuracies in the plot: one broken model would squeeze all others into a corner
-
-
-@dataclass(frozen=True)
-class Point:
-    """A method in the plot; its label stands in a column beside it."""
-
-    title: str
-    colour: str
-    x: float
-    y: float
-    label_y: float
-    words: str
-
-
-@dataclass(frozen=True)
-class Plot:
-    """What is left against what is kept."""
-
-    points: tuple[Point, ...]
-    frontier: str
-    x_ticks: tuple[Tick, ...]
-    y_ticks: tuple[Tick, ...]
-    height: float
-    note: str
-
-
-@dataclass(frozen=True)
-class Bar:
-    """A method's cost."""
-
-    title: str
-    colour: str
-    y: float
-    width: float
-    text: str
 
 
 def render_page(
@@ -81,7 +49,8 @@ def render_page(
         for name, text in (("style", style), ("script", script))
     }
     places = runs[["seed", "draw"]].drop_duplicates().to_dict("records")
-    metrics = settings.list_metrics()
+    metrics, tones = settings.list_metrics(), find_tones(runs)
+    kept = "held_out_accuracy" if settings.family == "classifier" else "retain_accuracy"
     page = (
         _environment()
         .get_template("compare.html.j2")
@@ -90,9 +59,16 @@ def render_page(
             dataset=title_of(settings.dataset) if settings.path is None else settings.path.name,
             n_forget=", ".join(sorted({f"{n:,.0f}" for n in runs["n_forget"].dropna()})),
             places=places,
-            verdicts=_list_verdicts(runs, places),
-            plot=draw_plot(table),
-            bars=draw_costs(table),
+            headline=_say_headline(runs),
+            verdicts=_list_verdicts(runs, table, places, ("left", kept, "cost")),
+            short=[describe(name).title for name in ("left", kept, "cost")],
+            is_reported=bool((runs["report"] != "").any()),
+            kept=draw_kept(table, tones, kept),
+            kept_title=describe(kept).title,
+            cost=draw_cost(table, tones),
+            layers=draw_layers(runs, tones),
+            ranks=[diagram for diagram in _rank(runs, tones, kept) if diagram is not None],
+            tones=list(dict.fromkeys(tones.values())),
             numbers=show_numbers(table, metrics),
             estimates=_list_estimates(table, metrics),
             missing=_list_missing(missing, runs["title"].nunique()),
@@ -152,70 +128,43 @@ def _list_choices(choices: "pd.DataFrame") -> list[tuple[str, list[tuple[str, st
     return found
 
 
-def _colour(method: str) -> str:
-    return METHODS[method].colour if method in METHODS else "#777777"
-
-
-def _list_verdicts(runs: "pd.DataFrame", places: list[dict[Any, Any]]) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Per method and settings, the verdict of every seed and draw, and where the audit's report lies."""
+def _list_verdicts(
+    runs: "pd.DataFrame", table: "pd.DataFrame", places: list[dict[Any, Any]], short: tuple[str, ...]
+) -> list[tuple[str, list[tuple[str, str]], list[str]]]:
+    """Per method: the verdict of every seed and draw with the place of its report, and means of a few numbers."""
     found = []
+    means = {row["title"]: row for row in table.to_dict("records")}
     for title, part in runs.groupby("title", sort=False):
         of_place = {(run["seed"], run["draw"]): (run["verdict"], run["report"]) for run in part.to_dict("records")}
-        found.append((str(title), [of_place[place["seed"], place["draw"]] for place in places]))
+        numbers = [format_number(means[title][name], 3) for name in short]
+        found.append((str(title), [of_place[place["seed"], place["draw"]] for place in places], numbers))
     return found
 
 
-def draw_plot(table: "pd.DataFrame") -> Plot | None:
-    """What is left against held-out accuracy, and the frontier of methods that no other one beats in both."""
-    known = [row for row in table.to_dict("records") if not math.isnan(row["left"] + row["held_out_accuracy"])]
-    if not known:
-        return None
-    kept = [row["held_out_accuracy"] for row in known]
-    pad = max(0.01, 0.05 * min(max(kept) - min(kept), _WIDEST))
-    low = max(0.0, min(kept) - pad, max(kept) - _WIDEST)
-    x = Axis(low, min(1.0, max(kept) + pad), _PLOT["left"], _PLOT["right"])
-    y = Axis(0.0, max(0.1, 1.1 * max(row["left"] for row in known)), _PLOT["low"], _PLOT["top"])
-    known.sort(key=lambda row: -row["left"])
-    first = max(_PLOT["top"], (_PLOT["top"] + _PLOT["low"] - _LINE * len(known)) / 2) + 4
-    points = tuple(
-        Point(
-            title=row["title"],
-            colour=_colour(row["method"]),
-            x=x.place(row["held_out_accuracy"]),
-            y=y.place(row["left"]),
-            label_y=round(first + _LINE * place, 1),
-            words=f"{row['title']}: left {row['left']:.3f}, held-out accuracy {row['held_out_accuracy']:.3f}",
-        )
-        for place, row in enumerate(known)
-    )
-    best, frontier = math.inf, []
-    for row in sorted(known, key=lambda row: (-row["held_out_accuracy"], row["left"])):
-        if row["left"] < best:
-            best = row["left"]
-            frontier.append(f"{x.place(row['held_out_accuracy'])} {y.place(best)}")
-    height = max(_PLOT["low"] + 44, first + _LINE * len(known))
-    n_beyond = sum(one < low for one in kept)
-    note = f"{count_records(n_beyond, 'model')} below {low:.2f} at the left edge." if n_beyond else ""
-    return Plot(points, "M" + " L".join(frontier), x.find_ticks(), y.find_ticks(), height, note)
+def _say_headline(runs: "pd.DataFrame") -> tuple[str, str]:
+    """What the comparison found, in one line, and how far the evidence goes."""
+    of_method = runs[~runs["method"].isin(REFERENCES)].groupby("title", sort=False)["verdict"]
+    passed = [str(title) for title, verdicts in of_method if (verdicts == "erased").all()]
+    n_methods = len(of_method)
+    if not passed:
+        line = f"none of {count_records(n_methods, 'method')} is erased in every run"
+    elif len(passed) <= 3:
+        line = f"{' and '.join(passed)} {'is' if len(passed) == 1 else 'are'} erased in every run"
+    else:
+        line = f"{len(passed)} of {count_records(n_methods, 'method')} are erased in every run"
+    retrained = runs.loc[runs["method"] == "retrain", "verdict"]
+    if retrained.empty:
+        return line, "Retraining is not among the methods, so nothing shows what the best method could get."
+    n_erased = int((retrained == "erased").sum())
+    reach = f"Retraining itself is erased in {n_erased} of {count_records(len(retrained), 'run')}"
+    return line, f"{reach}: no method can be expected to do better on these records."
 
 
-def draw_costs(table: "pd.DataFrame") -> tuple[tuple[Bar, ...], float] | None:
-    """Bars of cost, and where retraining's own cost of 1 stands."""
-    known = [row for row in table.to_dict("records") if row["method"] != "original" and not math.isnan(row["cost"])]
-    if not known:
-        return None
-    most = max(1.0, *(row["cost"] for row in known))
-    bars = [
-        Bar(
-            title=row["title"],
-            colour=_colour(row["method"]),
-            y=_COST_LINE * place,
-            width=round(320 * row["cost"] / most, 1),
-            text=format_estimate(row["cost"], (row["cost_low"], row["cost_high"])),
-        )
-        for place, row in enumerate(sorted(known, key=lambda row: row["cost"]))
-    ]
-    return tuple(bars), round(320 / most, 1)
+def _rank(runs: "pd.DataFrame", tones: Mapping[str, str], kept: str) -> Iterator[RankDiagram | None]:
+    """Methods ranked in every run, by what is left and by what is kept."""
+    for name, is_less_better in (("left", True), (kept, False)):
+        values = runs.pivot(index=["seed", "draw"], columns="title", values=name)[runs["title"].unique()]
+        yield draw_ranks(values, tones, describe(name).title, "runs", is_less_better=is_less_better)
 
 
 def show_numbers(table: "pd.DataFrame", metrics: tuple[str, ...]) -> PageTable:

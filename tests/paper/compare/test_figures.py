@@ -93,9 +93,6 @@ def test_layers_are_drawn_beside_the_original_and_others_are_left_out() -> None:
     assert found is not None
     drawn = [(one.title, len(one.runs), bool(one.original)) for one in found.profiles]
     assert drawn == [("O", 1, False), ("A", 2, True)]
-        ("O", 1, False),
-        ("A", 2, True),
-    ]
     assert found.profiles[1].words == "first 0.50, last 0.55"
     start = found.profiles[1].mean.split(" ")[1].removesuffix("L")
     assert float(start) == found.middle

@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -25,19 +25,25 @@ _AXIS = (230.0, 570.0)  # of ranks, between two columns of labels
 REFERENCES = ("original", "retrain")
 
 
+class Label(NamedTuple):
+    """Where a label stands, and the line to it if it stands apart."""
+
+    x: float
+    y: float
+    anchor: str
+    leader: str
+
+
 @dataclass(frozen=True)
 class Mark:
-    """A method among the points, and where its label stands; ``leader`` is the line to it, if it stands apart."""
+    """A method among the points."""
 
     title: str
     tone: str
     is_reference: bool
     x: float
     y: float
-    label_x: float
-    label_y: float
-    anchor: str
-    leader: str
+    label: Label
     words: str
 
 
@@ -114,7 +120,7 @@ def _draw_points(
     dots = [(place, up.place(row["left"])) for place, row in zip(places, rows, strict=True)]
     labels = place_labels(dots, [str(row["title"]) for row in rows])
     marks = tuple(
-        Mark(row["title"], tones[row["title"]], row["method"] in REFERENCES, *dot, *label, words=text)
+        Mark(str(row["title"]), tones[row["title"]], row["method"] in REFERENCES, *dot, label, text)
         for row, dot, label, text in zip(rows, dots, labels, words, strict=True)
     )
     best, frontier = -math.inf, []
@@ -125,18 +131,18 @@ def _draw_points(
     return Scatter(marks, "M" + " L".join(frontier), x_ticks, up.find_ticks(), note, one)
 
 
-def place_labels(dots: Sequence[tuple[float, float]], texts: Sequence[str]) -> list[tuple[float, float, str, str]]:
-    """Where each label stands so that none covers another or a dot, as far as there is room: x, y, anchor, leader.
+def place_labels(dots: Sequence[tuple[float, float]], texts: Sequence[str]) -> list[Label]:
+    """Where each label stands so that none covers another or a dot, as far as there is room.
 
     Example:
         >>> place_labels([(100.0, 100.0), (100.0, 100.0)], ["a", "b"])
-        [(111.0, 104.0, 'start', ''), (89.0, 104.0, 'end', '')]
+        [Label(x=111.0, y=104.0, anchor='start', leader=''), Label(x=89.0, y=104.0, anchor='end', leader='')]
     """
     taken = [(x - 7, y - 7, x + 7, y + 7) for x, y in dots]
     found = []
     for (x, y), text in zip(dots, texts, strict=True):
         wide = _CHARACTER * len(text)
-        tries = []
+        tries: list[tuple[int, int, tuple[float, float, float, float], float, float, str]] = []
         for ring in _RINGS:
             for angle in _ANGLES:
                 dx, dy = ring * math.cos(math.radians(angle)), ring * math.sin(math.radians(angle))
@@ -152,7 +158,7 @@ def place_labels(dots: Sequence[tuple[float, float]], texts: Sequence[str]) -> l
         _, _, box, dx, dy, anchor = min(tries)
         taken.append(box)
         leader = f"M{x} {y}L{x + 0.85 * dx:.1f} {y + 0.85 * dy:.1f}" if math.hypot(dx, dy) > _RINGS[1] else ""
-        found.append((round(x + dx, 1), round(y + dy + 4, 1), anchor, leader))
+        found.append(Label(round(x + dx, 1), round(y + dy + 4, 1), anchor, leader))
     return found
 
 

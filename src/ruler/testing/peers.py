@@ -86,7 +86,7 @@ def _make(need: str, seed: int) -> Any:
     what = need.removeprefix(prefix)
     assert what in NEEDS, f"{need} must be in NEEDS or given as extra"
     if prefix.endswith("s_"):
-        return [_make(what, seed + number) for number in range(1, 7)]
+        return [_make(what, seed + number) for number in range(1, 13)]
     rng = np.random.default_rng([seed, *map(ord, prefix)])
     side = next((side for side in _SIZES if what.startswith(f"{side}_")), "forget")
     n, shift = _SIZES[side], 1.0 if (side, prefix) in (("forget", ""), ("forget", "original_")) else 0.0
@@ -98,6 +98,8 @@ def _make(need: str, seed: int) -> Any:
         return Predictions(rng.normal(size=(n, _N_CLASSES)), np.arange(n) % _N_CLASSES)
     if what.endswith("_groups"):
         return np.arange(n) // 3
+    if what.endswith("_labels"):
+        return np.arange(n) % _N_CLASSES
     if what == "forget_patches":
         return PatchReading(np.full(n, -1.0), {layer: -1 - rng.exponential(size=n) for layer in _LAYERS})
     return {

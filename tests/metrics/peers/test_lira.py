@@ -59,11 +59,12 @@ def test_klom_is_the_divergence_of_histograms():
         )
         p, q = (np.histogram(one[:, column], edges)[0] for one in (own, other))
         expected.append(min(12, entropy(p, q)))
-    np.testing.assert_allclose(klom(SEEN, UNSEEN).records, expected)
-    assert klom(UNSEEN, UNSEEN).value == 0
-    assert "at least one model" in klom([], UNSEEN).reason
+    np.testing.assert_allclose(klom(SEEN, UNSEEN, least=6).records, expected)
+    assert klom(UNSEEN, UNSEEN, least=1).value == 0
+    assert klom(SEEN, UNSEEN).reason == "It needs at least 10 models on each side; got 6."
+    assert "at least 1 models" in klom([], UNSEEN, least=0).reason
     with pytest.raises(InputError, match="same records"):
-        klom(SEEN, [draw_answers(n=29)])
+        klom(SEEN, [draw_answers(n=29)], least=1)
 
 
 def test_rmia_counts_the_population_that_is_beaten():
@@ -92,8 +93,8 @@ def answer_with(*margins_wanted):
 
 def test_klom_has_twenty_bins():
     """0.049 lies in the first of 20 bins from 0 to 1, beside one of two oracles; of 21 it would lie in the second."""
-    assert klom(answer_with(0.049), answer_with(0.0, 1.0)).value == pytest.approx(math.log(2))
-    assert klom(answer_with(0.051), answer_with(0.0, 1.0)).value == 12
+    assert klom(answer_with(0.049), answer_with(0.0, 1.0), least=1).value == pytest.approx(math.log(2))
+    assert klom(answer_with(0.051), answer_with(0.0, 1.0), least=1).value == 12
 
 
 def test_rmia_takes_the_mean_of_oracles_however_many_there_are():

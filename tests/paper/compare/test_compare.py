@@ -48,7 +48,7 @@ def run(folder: Path):
             folder / "own.csv",
             target="sick",
             methods={"retrain": {}, "ssd": {"threshold": [1.0, 10.0]}, "hostile_of_tests": {"epochs": 1}},
-            metrics=["cka", "lira", "u_lira", "quarter_of_tests", "broken_of_tests"],
+            metrics=["cka", "lira", "u_lira", "klom", "quarter_of_tests", "broken_of_tests"],
             seeds=3,
             training={"epochs": 3},
             out=folder / "out",
@@ -93,12 +93,20 @@ def test_what_is_left_is_the_largest_effect_that_decides(found) -> None:
 def test_every_missing_number_has_its_reason_and_a_metric_that_fails_stops_no_other(found) -> None:
     why = {(one["title"], one["metric"]): one["reason"] for one in found.missing.to_dict("records")}
     assert why["Retraining", "broken_of_tests"] == "ZeroDivisionError: no number"
-    assert why["Retraining", "u_lira"] == "It needs shadows_forget_predictions, which must be given."
+    assert why["Retraining", "klom"] == "It needs at least 10 models on each side; got 2."
     assert why["Original", "m3"] == "The original has not moved."
     numbers = found.runs.select_dtypes("number")
     for run, row in zip(found.runs.to_dict("records"), numbers.to_dict("records"), strict=True):
         absent = {name for name, value in row.items() if math.isnan(value)}
         assert absent <= json.loads(run["reasons"]).keys()
+
+
+def test_u_lira_compares_with_the_same_method_on_originals_of_other_seeds(found) -> None:
+    by_method = found.runs.set_index("method")[["lira", "u_lira"]]
+    assert by_method["u_lira"].between(0, 1).all()
+    original, retrained = by_method.loc["original"], by_method.loc["retrain"]
+    assert original["u_lira"].tolist() == original["lira"].tolist()
+    assert retrained["u_lira"].tolist() != retrained["lira"].tolist()
 
 
 def test_the_same_call_again_runs_nothing_and_finds_the_same(found, run) -> None:
@@ -110,7 +118,7 @@ def test_the_same_call_again_runs_nothing_and_finds_the_same(found, run) -> None
 def test_files_hold_the_tables(found) -> None:
     rows = list(csv.DictReader(io.StringIO((found.out / "compare.csv").read_text())))
     assert [float(row["cka"]) for row in rows] == pytest.approx(found.table["cka"].tolist())
-    assert "u_lira (3 runs): It needs" in rows[1]["missing"]
+    assert "klom (3 runs): It needs" in rows[1]["missing"]
     pd.testing.assert_frame_equal(pd.read_parquet(found.out / "compare.parquet"), found.runs)
     lines = (found.out / "compare.tex").read_text().splitlines()
     assert sum(line.count("&") == 6 for line in lines) == 6

@@ -64,7 +64,9 @@ class CompareEngine(DiagnosticEngine):
     def measure_original(self, cell: Cell) -> AuditableModel:
         """Measure the original model of the cell's seed."""
         found = super().measure_original(cell)
-        return replace(found, name=cell.name) if cell.method == "original" else found
+        if cell.method != "original":
+            return found
+        return replace(found, given={**found.given, **self._give_shadows(cell)}, name=cell.name)
 
     def measure_oracle(self, cell: Cell, seed: int) -> AuditableModel:
         """Measure the oracle; the original is trained before, so that the oracle's time has no start of torch in it."""
@@ -84,7 +86,8 @@ class CompareEngine(DiagnosticEngine):
             "retraining_s": self._trainer.tell_training_s(len(partition.retain)),
         }
         measured = self._measure(shared, model, find_draw(cell))
-        return replace(measured, alone=measured.alone | took, name=cell.name)
+        given = {**measured.given, **self._give_shadows(chosen)}
+        return replace(measured, alone=measured.alone | took, given=given, name=cell.name)
 
     def _rehearse(self, cell: Cell, draw: ForgetDraw) -> Rehearsal:
         partition = self._cut(*draw)
@@ -143,6 +146,7 @@ class CompareEngine(DiagnosticEngine):
             few = draw_rows(rows, AUDITED_ROWS, AUDITED_SEED)
             given[f"{side}_states"] = {_LAYER: outputs.rows[few].cpu().numpy()}
             given[f"{side}_groups"] = None if groups is None else groups[few]
+            given[f"{side}_labels"] = None if self._data.labels is None else self._data.labels[few]
         if isinstance(self._data.language, Completing):  # read by layer, see `CausalTrainer.read_peers`
             given = {name: given[name] for name in ("device", "forget_groups")}
         return given
@@ -168,6 +172,20 @@ class CompareEngine(DiagnosticEngine):
                 given[f"{kind}_forget_predictions"] = [forget for forget, _ in found]
                 given[f"{kind}_held_out_predictions"] = [held_out for _, held_out in found]
         return given
+
+    def _give_shadows(self, cell: Cell) -> dict[str, Any]:
+        """What originals of the other seeds say of the forget records after the cell's method."""
+        trainer, partition = self._trainer.inner, self._cut(*find_draw(cell))
+        if "shadows_" not in self._needed or not isinstance(trainer, ComparedClassifier):
+            return {}
+        found = []
+        for seed in (seed for seed in self._recipe["seeds"] if seed != cell.seed):
+            other = replace(cell, seed=seed)
+            model = self._original(strip_method(other))
+            if cell.method != "original":
+                model = self._trainer.unlearn(other, model, partition.forget, partition.retain)
+            found.append(predict(model, trainer.pair(partition.forget)))
+        return {"shadows_forget_predictions": found}
 
     def _make_reference(self, cell: Cell, kind: str, seed: int, draw: ForgetDraw) -> tuple[Predictions, Predictions]:
         """What an untrained model, or an oracle or original of another seed, says of forget and held-out records."""

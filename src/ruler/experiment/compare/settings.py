@@ -30,7 +30,9 @@ STUDY = "compare"
 _STATES = tuple(f"{side}_{what}" for side in ("forget", "retain", "held_out") for what in ("states", "groups"))
 _TOKENS = ("forget_tokens", "held_out_tokens", "forget_patches")
 _ANSWERS = ("paraphrased_tokens", "perturbed_tokens")
-_PREDICTIONS = tuple(f"{side}_predictions" for side in ("forget", "retain", "held_out"))
+_PREDICTIONS = tuple(
+    f"{side}_{what}" for side in ("forget", "retain", "held_out") for what in ("predictions", "labels")
+)
 GIVEN = {
     "classifier": (*_PREDICTIONS, *_STATES, "weights", "relearn_accuracies", "device"),
     "text": (*_STATES, "weights", "device"),
@@ -42,7 +44,8 @@ MEASURED = {
     "text": ("oracle_", "original_"),
     "prompts": ("oracle_", "original_"),
 }
-"""Whose numbers are measured besides; the method is not repeated on other originals (``shadows_``)."""
+"""Whose numbers are measured besides. A method is repeated on other originals (``shadows_``) only for metrics that are
+named and need it."""
 FITTING = {
     "classifier": ("any", "classifier"),
     "text": ("any", "language"),

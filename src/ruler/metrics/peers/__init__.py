@@ -15,6 +15,7 @@ from ruler.metrics.peers.completeness import COMPLETENESS
 from ruler.metrics.peers.exact_memorization import EXACT_MEMORIZATION
 from ruler.metrics.peers.extraction_strength import EXTRACTION_STRENGTH
 from ruler.metrics.peers.forget_quality import FORGET_QUALITY
+from ruler.metrics.peers.iam import IAM
 from ruler.metrics.peers.information_difference import INFORMATION_DIFFERENCE
 from ruler.metrics.peers.js_divergence import JS_DIVERGENCE
 from ruler.metrics.peers.klom import KLOM
@@ -29,6 +30,7 @@ from ruler.metrics.peers.nomus import NOMUS
 from ruler.metrics.peers.peer import NEEDS, PREFIXES, Peer, PeerValue
 from ruler.metrics.peers.priv_leak import PRIV_LEAK
 from ruler.metrics.peers.probability import PROBABILITY
+from ruler.metrics.peers.probe_recovery import PROBE_RECOVERY
 from ruler.metrics.peers.procrustes import PROCRUSTES
 from ruler.metrics.peers.relearn_time import ANAMNESIS_INDEX, RELEARN_TIME
 from ruler.metrics.peers.rmia import RMIA
@@ -59,6 +61,7 @@ OWN: dict[str, Peer] = {
     "procrustes": PROCRUSTES,
     "neighbor_overlap": NEIGHBOR_OVERLAP,
     "information_difference": INFORMATION_DIFFERENCE,
+    "probe_recovery": PROBE_RECOVERY,
     "zrf": ZRF,
     "js_divergence": JS_DIVERGENCE,
     "activation_distance": ACTIVATION_DISTANCE,
@@ -70,6 +73,7 @@ OWN: dict[str, Peer] = {
     "lira": LIRA,
     "u_lira": U_LIRA,
     "klom": KLOM,
+    "iam": IAM,
     "weight_distance": WEIGHT_DISTANCE,
     "relearn_time": RELEARN_TIME,
     "anamnesis_index": ANAMNESIS_INDEX,

@@ -9,7 +9,7 @@ ifneq ($(wildcard ../shared/data),)
 export RULER_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: setup demo test coverage check format bench slow mutants fuzz reliability dist try-dist lock clean
+.PHONY: setup demo test coverage check format docs notebooks bench slow mutants fuzz reliability dist try-dist lock clean
 
 setup: $(STAMP)
 
@@ -44,6 +44,14 @@ check: setup
 format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# The site in build/site; a warning, such as a link that leads nowhere, is an error. `make test` builds it too.
+docs: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# Run the notebooks of the docs and write their outputs into them.
+notebooks: setup
+	OMP_NUM_THREADS=1 $(BIN)/python tools/notebooks.py $(ARGS)
 
 # `make bench ARGS="--quick"`, or another benchmark: `make bench ARGS="precision --json FILE"`.
 bench: setup

@@ -19,7 +19,7 @@ import pytest
 import ruler.cli
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^```(?P<info>[^\n`]+)\n(?P<body>.*?)^```$", re.DOTALL | re.MULTILINE)
 DECIMAL = re.compile(r"[+-]?\d+\.\d+")
 SLACK = {"text": 1e-3, "text roughly": 0.1}

@@ -1,4 +1,4 @@
-"""A headless Chromium that reaches nothing but the files of a test."""
+"""A headless Chromium and a headless Firefox that reach nothing but the files of a test."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.browser.firefox import Firefox, find_firefox
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _QUIET = [
@@ -31,14 +32,33 @@ def chromium() -> Iterator[Any]:
         browser.close()
 
 
+@pytest.fixture(scope="session")
+def firefox() -> Iterator[Firefox]:
+    path = find_firefox()
+    if path is None:
+        pytest.skip("needs Firefox on PATH: apt-get install firefox-esr")
+    browser = Firefox(path)
+    yield browser
+    browser.close()
+
+
+@pytest.fixture(scope="session")
+def axe() -> str:
+    """JavaScript that looks for what people who hear, enlarge or recolour a page would stumble over."""
+    package = pytest.importorskip("axe_playwright_python", reason="needs axe-core: pip install axe-playwright-python")
+    return Path(package.__file__).with_name("axe.min.js").read_text(encoding="utf-8")
+
+
 @pytest.fixture
 def open_report(chromium: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
-    """Save a report and open its page; at the end, any console error or request for another file fails the test."""
+    """Open a page, or that of a report; at the end, any console error or request for another file fails the test."""
     faults: list[str] = []
     contexts = []
 
     def open_page(report: Any, *, width: int = 1280, scheme: str = "light", **options: Any) -> Any:
-        page_file = report.save(tmp_path / f"report-{len(contexts)}") / "report.html"
+        page_file = report
+        if not isinstance(report, Path):
+            page_file = report.save(tmp_path / f"report-{len(contexts)}") / "report.html"
         context = chromium.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme, **options)
         contexts.append(context)
         context.set_default_timeout(15_000)

@@ -229,3 +229,45 @@ def test_the_pdf_holds_all_records(tmp_path, chromium):
     short, long = (make_report(n_forget=n).save(tmp_path / str(n), also=["pdf"]) / "report.pdf" for n in (20, 400))
     assert short.read_bytes()[:5] == b"%PDF-"
     assert long.stat().st_size > 2 * short.stat().st_size
+
+
+def test_tables_that_go_on_sideways_say_so(open_report):
+    page = open_report(make_report(n_groups=4), width=390)
+    says = "[...document.querySelectorAll('.scroll')].map(one => getComputedStyle(one, '::before').content)"
+    cut = "[...document.querySelectorAll('.scroll')].map(one => one.scrollWidth > one.clientWidth + 1)"
+    n_cut = []
+    for width in (390, 1280):
+        page.set_viewport_size({"width": width, "height": 800})
+        page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        told, is_cut = page.evaluate(says), page.evaluate(cut)
+        assert [one.startswith('"Scroll sideways') for one in told] == is_cut
+        n_cut.append(sum(is_cut))
+    assert n_cut[0] >= 3
+    assert n_cut[1] < n_cut[0]
+
+
+def test_the_page_works_in_firefox(firefox, tmp_path):
+    folder = make_report("residual", n_forget=60, n_groups=4, n_layers=12).save(tmp_path / "report")
+    for width in (1280, 500):
+        firefox.open(folder / "report.html", width=width)
+        assert firefox.run("return document.documentElement.scrollWidth <= innerWidth")
+        assert firefox.run(
+            "return [...document.querySelectorAll('svg text')].map(t => t.getBoundingClientRect())"
+            ".every(r => r.left >= 0 && r.right <= innerWidth)"
+        )
+    assert firefox.run("return document.querySelectorAll('.scroll.is-wide').length") >= 3
+    firefox.run(
+        "[...document.querySelectorAll('[data-table=records] thead button')]"
+        ".find(one => one.textContent === 'Rank').click()"
+    )
+    place = firefox.run(
+        "return [...document.querySelectorAll('[data-table=records] thead th')]"
+        ".findIndex(one => one.getAttribute('aria-sort') === 'ascending')"
+    )
+    cells = (
+        "return [...document.querySelectorAll('#records-body tr')].map(row => row.children[arguments[0]].textContent)"
+    )
+    ranks = [float(cell) for cell in firefox.run(cells, place)]
+    assert ranks == sorted(ranks)
+    assert len(ranks) == 25
+    assert firefox.run("return fetch('data:,x').then(() => 'sent', () => 'blocked')") == "blocked"

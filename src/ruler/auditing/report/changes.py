@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from itertools import pairwise
 from os import PathLike
@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from ruler.auditing.findings import MetricFinding, Report
 from ruler.auditing.verdict import count_flagged
 from ruler.core.errors import InputError
+from ruler.core.files import write_atomically
+from ruler.core.optional import load_optional
 from ruler.core.terminal import show_text
 
 if TYPE_CHECKING:
@@ -26,10 +28,28 @@ class ReportChanges:
         table: One row per report: verdict, forget records, records that stand out, and per contrast the AUC, its
             interval and its verdict.
         changes: Sentences, in order; empty if nothing changed that a report says.
+        reports: By name, in order.
     """
 
     table: "pd.DataFrame"
     changes: list[str]
+    reports: Mapping[str, Report] = field(repr=False)
+
+    def save(self, path: str | PathLike[str]) -> Path:
+        """Write the reports side by side as one HTML page, which loads nothing and can be passed on.
+
+        Returns:
+            The path.
+
+        Raises:
+            WriteError: The disk is full, or the folder is read-only.
+        """
+        load_optional("jinja2", "saving a comparison of reports")
+        from ruler.auditing.report.changes_page import render_changes
+
+        path = Path(path)
+        write_atomically(path, render_changes(self.reports, self.changes))
+        return path
 
     def __str__(self) -> str:
         body = self.table.T.to_string(na_rep="")
@@ -83,7 +103,7 @@ def compare_reports(
         for report in loaded.values()
     ]
     changes = [line for pair in pairwise(loaded.items()) for line in _list_changes(*pair)]
-    return ReportChanges(pd.DataFrame(rows, index=list(loaded)), changes)
+    return ReportChanges(pd.DataFrame(rows, index=list(loaded)), changes, loaded)
 
 
 def _load(given: Any, name: str) -> Report:
@@ -108,10 +128,10 @@ def _list_changes(first: tuple[str, Report], second: tuple[str, Report]) -> list
     lines = []
     if sorted(map(str, old.records["id"])) != sorted(map(str, new.records["id"])):
         lines.append(f"{between} the forget records are not the same, so that the numbers are about different records.")
-    for field in ("margin", "alpha", "share_limit"):
-        a, b = getattr(old.settings, field), getattr(new.settings, field)
+    for name in ("margin", "alpha", "share_limit"):
+        a, b = getattr(old.settings, name), getattr(new.settings, name)
         if a != b:
-            lines.append(f"{between} {field} changed from {a:g} to {b:g}: verdicts follow different rules.")
+            lines.append(f"{between} {name} changed from {a:g} to {b:g}: verdicts follow different rules.")
     if old.verdict != new.verdict:
         lines.append(f"{between} the verdict changed from {old.verdict} to {new.verdict}.")
     for name in (name for name in old.metrics if name in new.metrics):

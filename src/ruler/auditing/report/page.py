@@ -35,32 +35,43 @@ def render_page(report: Report, *, fingerprint: str = "") -> str:
         report: What to show.
         fingerprint: Of the manifest that it is saved with; empty if it is not.
     """
-    style, script = (
-        files("ruler.auditing.report").joinpath("templates", name).read_text(encoding="utf-8")
-        for name in ("style.css", "tables.js")
-    )
     settings = {name: _SETTINGS.get(str(value), value) for name, value in vars(report.settings).items()}
     arrays = list(_walk_arrays(report.provenance.get("arrays")))
     n_oracles = report.provenance.get("n_oracles")
-    template = _environment().get_template("report.html.j2")
-    page = template.render(
+    return render_template(
+        "report.html.j2",
         report=report,
         fingerprint=fingerprint,
         distributions=_draw_distributions(report),
         tables={"records": show_table(report.records, "record"), "groups": show_table(report.groups, "group")},
         settings=settings | {"margin_chosen_by": wording.name_chooser("margin", report.settings)},
-        identity=_identify(report, arrays),
+        identity=identify(report),
         reading=_list_reading(report),
         provenance=_list_provenance(report.provenance),
         arrays=arrays,
-        sizes={side: _count_side(report, arrays, side) for side in ("forget", "held_out", "retain")},
+        sizes=describe_sizes(report),
         n_oracles=n_oracles if isinstance(n_oracles, int) else 1,
         output_names=list(dict.fromkeys(name for numbers in report.outputs.values() for name in numbers)),
         level=f"{100 * (1 - report.settings.alpha):g}%",
-        style=Markup(style),
-        script=Markup(script),
-        style_hash=_hash_for_policy(style),
-        script_hash=_hash_for_policy(script),
+    )
+
+
+def render_template(name: str, **values: Any) -> str:
+    """A page from its template and these values, with the style and the script of all reports and their hashes."""
+    style, script = (
+        files("ruler.auditing.report").joinpath("templates", file).read_text(encoding="utf-8")
+        for file in ("style.css", "tables.js")
+    )
+    page = (
+        _environment()
+        .get_template(name)
+        .render(
+            **values,
+            style=Markup(style),
+            script=Markup(script),
+            style_hash=_hash_for_policy(style),
+            script_hash=_hash_for_policy(script),
+        )
     )
     return page.rstrip() + "\n"
 
@@ -107,19 +118,22 @@ def _hash_for_policy(content: str) -> Markup:
     return Markup("sha256-" + base64.b64encode(hashlib.sha256(content.encode()).digest()).decode())
 
 
-def _count_side(report: Report, arrays: list[Array], side: str) -> str:
-    for path, found in arrays:
+def describe_sizes(report: Report) -> dict[str, str]:
+    """How many records there are on each side, a dash where that is not known."""
+    sizes = {"forget": f"{len(report.records):,}", "held_out": display.DASH, "retain": display.DASH}
+    for path, found in _walk_arrays(report.provenance.get("arrays")):
         shape = found.get("shape")
-        if path[0] == "unlearned" and side in path and isinstance(shape, list | tuple) and shape:
-            return f"{int(shape[0]):,}"
-    return f"{len(report.records):,}" if side == "forget" else display.DASH  # provenance from elsewhere
+        if path[0] == "unlearned" and path[1] in sizes and isinstance(shape, list | tuple) and shape:
+            sizes[path[1]] = f"{int(shape[0]):,}"
+    return sizes
 
 
-def _identify(report: Report, arrays: list[Array]) -> list[tuple[str, str]]:
+def identify(report: Report) -> list[tuple[str, str]]:
     """Which model was audited, where and when, as far as known: for the first screen."""
     known = report.provenance
     models, weights, places = (_get(known.get(key), "unlearned") for key in ("models", "weights", "files"))
-    rows = next((array for path, array in arrays if path[:2] == ("unlearned", "forget")), {})
+    arrays = _walk_arrays(known.get("arrays"))
+    rows: Mapping[str, Any] = next((array for path, array in arrays if path[:2] == ("unlearned", "forget")), {})
     layers = wording.describe_layers(report)
     when = str(known.get("created_at", ""))[:16].replace("T", " ")
     name = report.declared.get("model") or models.rpartition(".")[2] or places

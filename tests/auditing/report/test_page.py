@@ -146,7 +146,7 @@ def test_the_first_screen_says_which_model_was_read_where():
     for known, shown in (
         (
             {"weights": {"unlearned": "5ea1" * 16}},
-            "Model llama-3-8b-unlearned Weights, SHA-256 5ea15ea15ea1 Read at layer fc2 Audited 2026-01-15 10:00",
+            "Model llama-3-8b-unlearned Weights, SHA-256 5ea15ea15ea1 Read at layer fc2 Audited 2026-01-15 10:00 UTC",
         ),
         ({"weights": {}}, "Forget embeddings, SHA-256 000000000000 Read at layer fc2"),
     ):

@@ -135,7 +135,8 @@ def identify(report: Report) -> list[tuple[str, str]]:
     arrays = _walk_arrays(known.get("arrays"))
     rows: Mapping[str, Any] = next((array for path, array in arrays if path[:2] == ("unlearned", "forget")), {})
     layers = wording.describe_layers(report)
-    when = str(known.get("created_at", ""))[:16].replace("T", " ")
+    when = str(known.get("created_at", ""))
+    when = when[:16].replace("T", " ") + (" UTC" if when.endswith("+00:00") else "")
     name = report.declared.get("model") or models.rpartition(".")[2] or places
     what, digest = ("Weights", weights) if weights else ("Forget embeddings", str(rows.get("sha256", "")))
     found = [("Model", name), (f"{what}, SHA-256", digest[:12]), ("Read at", layers), ("Audited", when)]

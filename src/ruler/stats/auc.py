@@ -88,23 +88,12 @@ def estimate_auc(pool: ScorePool, is_first: npt.NDArray[np.bool_]) -> AucEstimat
     """
     n_first = is_first.sum(axis=1).astype(np.float64)
     n_second = is_first.shape[1] - n_first
-    mark = is_first[:, pool.order]
-    if pool.has_ties:
-        under_first = pool.place(is_first.astype(np.float64))
-    else:  # the same without looking ties up: most scores are all distinct, and permutations spend their time here
-        under_first = np.cumsum(mark, axis=1, dtype=np.float64)
-        under_first -= 0.5 * mark
-    middle = (pool.low + pool.high) / 2.0
-    own_first = np.einsum("ij,ij->i", mark, under_first)
-    wins = mark @ middle - own_first
+    sums = _sum_tied if pool.has_ties or (n_first != n_first[0]).any() else _sum_distinct
+    wins, squares_first, squares_second = sums(pool, is_first)
     effect = wins / (n_first * n_second)
-    # sums of squared placements: under_second of the first sample, under_first of the second
-    squares_under = np.einsum("ij,ij->i", under_first, under_first)
-    own_squares = np.einsum("ij,ij,ij->i", mark, under_first, under_first)
-    squares_first = mark @ middle**2 - 2 * np.einsum("ij,ij,j->i", mark, under_first, middle) + own_squares
     with np.errstate(invalid="ignore", divide="ignore"):
         spread_first = np.maximum(0.0, squares_first / n_second**2 - n_first * effect**2) / (n_first - 1)
-        spread_second = (squares_under - own_squares) / n_first**2 - n_second * (1.0 - effect) ** 2
+        spread_second = squares_second / n_first**2 - n_second * (1.0 - effect) ** 2
         spread_second = np.maximum(0.0, spread_second) / (n_second - 1)
         parts = [  # variances under 1e-13 are made by rounding alone
             np.where(n > 1, np.where(spread < 1e-13, 0.0, spread), np.nan) / n
@@ -113,6 +102,40 @@ def estimate_auc(pool: ScorePool, is_first: npt.NDArray[np.bool_]) -> AucEstimat
         variance = parts[0] + parts[1]
         freedom = variance**2 / (parts[0] ** 2 / (n_first - 1) + parts[1] ** 2 / (n_second - 1))
     return AucEstimate(effect, np.sqrt(variance), freedom)
+
+
+def _sum_tied(pool: ScorePool, is_first: npt.NDArray[np.bool_]) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Pairs that the first sample wins, and sums of squared placements: of the first sample, and of the second."""
+    starts = np.unique(pool.low)
+    sizes = np.diff(starts, append=len(pool.order)).astype(np.float64)
+    middle = starts + sizes / 2.0
+    heaped = np.cumsum(is_first.take(pool.order, axis=1), axis=1, dtype=np.float64).take(
+        np.append(starts[1:], len(pool.order)) - 1, axis=1
+    )
+    counts = np.diff(heaped, prepend=0.0, axis=1)  # (n_draws, n_ties) of the first sample
+    under = heaped - counts / 2.0
+    own = counts * under
+    own_squares = np.einsum("ij,ij->i", own, under)
+    squares_first = counts @ middle**2 - 2 * (own @ middle) + own_squares
+    return counts @ middle - own.sum(axis=1), squares_first, np.square(under) @ sizes - own_squares
+
+
+def _sum_distinct(pool: ScorePool, is_first: npt.NDArray[np.bool_]) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """The same where all scores differ and every labelling marks m: permutations spend their time here.
+
+    The jth of the first sample, at place p_j of 0..n-1, lies over j - 1 of its own, so that p_j and j p_j have all sums
+    in them: the squared counts below the second sample are those below all n, the sum of (2j - 1)(n - 1 - p_j), without
+    those below the first.
+    """
+    (n_draws, n), m = is_first.shape, int(is_first[0].sum())
+    marked = np.flatnonzero(is_first.take(pool.order, axis=1)).reshape(n_draws, m)
+    places = np.subtract(marked, n * np.arange(n_draws)[:, None], dtype=np.float64)
+    below = np.arange(m, dtype=np.float64)
+    total, weighted = places.sum(axis=1), places @ below
+    squares = np.einsum("ij,ij->i", places, places)
+    own_squares = float(below @ below)
+    squares_second = (n - 1) * m**2 - 2 * weighted - total - own_squares
+    return total - below.sum(), squares - 2 * weighted + own_squares, squares_second
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ BENCHMARKS = Registry(
     {
         name: name
         for name in (
-            *("peers", "cuda", "document", "faithfulness", "language", "precision", "scaling", "shards", "studies"),
+            *("peers", "cuda", "document", "faithfulness", "faithfulness_table", "language", "precision"),
+            *("scaling", "shards", "studies"),
         )
     },
 )

@@ -1,0 +1,144 @@
+"""Models that `python -m benchmarks faithfulness` measured -> the tables of docs/tofu.md.
+
+`python -m benchmarks faithfulness_table docs/bench/faithfulness.csv` prints them; a second argument is a models.jsonl
+that is written to the .csv first.
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from ruler.core.markdown import markdown_table
+from ruler.stats.auc import auc_interval, measure_effect
+
+_OURS = {
+    "loss_auc_by_one": "**loss contrast**, one oracle",
+    "loss_auc": "**loss contrast**, five oracles",
+    "m2_auc_by_one": "**M2's contrast**, one oracle",
+    "m2_auc": "**M2's contrast**, five oracles",
+    "toward_original_auc": "**nearer to the original than to the oracle**",
+    "norm_auc_by_one": "**norm contrast**, one oracle",
+    "m4_auc_by_one": "**M4's contrast**, without oracle",
+}
+_PEERS = {
+    "uds": "UDS",
+    "truth_ratio": "truth ratio",
+    "priv_leak": "PrivLeak",
+    "extraction_strength": "extraction strength",
+    "exact_memorization": "exact memorisation",
+    "probability": "probability of the answer",
+    "forget_quality": "forget quality",
+    "min_k": "Min-K",
+    "min_k_plus": "Min-K++",
+    "logit_lens": "logit lens",
+    "logit_lens_depth": "logit lens, depth",
+    "procrustes": "Procrustes distance",
+    "cka": "linear CKA",
+    "cka_debiased": "linear CKA, unbiased",
+}
+_LAYERS = ("layers", "toward_original")
+_KINDS = {
+    "true": "their true answers",
+    "paraphrased": "their answers in other words",
+    "perturbed": "their questions, wrong answers",
+    "none": "nothing of theirs",
+}
+
+
+def flatten(path: Path) -> pd.DataFrame:
+    """The rows of a models.jsonl with a column per number, six digits each; reasons and empty columns left out."""
+    rows = []
+    for line in path.read_text().splitlines():
+        row = json.loads(line)
+        nested = {name: row.pop(name, {}) for name in ("peers", *_LAYERS)}
+        row |= nested["peers"]
+        row |= {f"{kind}:{name}": value for kind in _LAYERS for name, value in nested[kind].items()}
+        rows.append({name: " ".join(value) if isinstance(value, list) else value for name, value in row.items()})
+    table = pd.DataFrame(rows).dropna(axis=1, how="all").sort_values(["part", "name"])
+    kept = [name for name in table if not str(name).startswith("reason") and not str(name).endswith("_s")]
+    return table[kept]
+
+
+def tell_apart(pool: pd.DataFrame, column: str, positive: pd.Series) -> tuple[float, float, float]:
+    """AUC, in the better direction, with which a column tells these models from the others; its 95% interval.
+
+    Example:
+        >>> pool = pd.DataFrame({"score": [1.0, 2.0, 3.0, 4.0]})
+        >>> tell_apart(pool, "score", pd.Series([True, True, False, False]))[0]
+        1.0
+    """
+    parts = [pool.loc[chosen, column].to_numpy(dtype=np.float64) for chosen in (positive, ~positive)]
+    effect = max(measure_effect(*parts), measure_effect(*parts[::-1]), key=lambda one: one.value)
+    return (effect.value, *auc_interval(effect, 0.05))
+
+
+def tabulate_trust(models: pd.DataFrame) -> list[str]:
+    """How well each metric tells models with the knowledge from models without, and trained ones from untrained."""
+    pool = models[models["part"] == "pool"]
+    easy, rows = pool[~pool["is_hard"].astype(bool)], []
+    for column, title in (_OURS | _PEERS).items():
+        value, low, high = tell_apart(pool, column, pool["knows"].astype(bool))
+        of_easy = tell_apart(easy, column, easy["knows"].astype(bool))[0]
+        trained = tell_apart(pool, column, pool["forget"] != "none")[0]
+        rows.append((title, f"{value:.3f} ({low:.2f}-{high:.2f})", f"{of_easy:.3f}", f"{trained:.3f}"))
+    asked = ("with the knowledge or without (95% interval)", "the same, easy half", "trained on these authors or not")
+    return markdown_table(("metric", *asked), rows)
+
+
+def tabulate_verdicts(models: pd.DataFrame) -> list[str]:
+    """What the audit said of models of each kind, with one oracle and with five."""
+    pool = models[models["part"] == "pool"]
+    kinds = {f"trained on {title}": pool[pool["forget"] == kind] for kind, title in _KINDS.items()}
+    references = models[models["part"] == "references"]
+    kinds["the oracles, each against the others"] = references[references["name"] != "original"]
+    rows = [
+        (title, str(len(part)), *(_count(part[name]) for name in ("verdict_by_one", "verdict")))
+        for title, part in kinds.items()
+    ]
+    return markdown_table(("models", "number", "verdict with one oracle", "verdict with five (or four)"), rows)
+
+
+def _count(verdicts: pd.Series) -> str:
+    return ", ".join(f"{count} {name}" for name, count in verdicts.value_counts().sort_index().items())
+
+
+def tabulate_attacks(models: pd.DataFrame) -> list[str]:
+    """Verdict and effects of each unlearned model as it is, rounded to four bits, and after relearning."""
+    rows = []
+    for _, row in models[models["part"] == "attacks"].sort_values(["method", "rate", "name"]).iterrows():
+        effects = (f"{row[name]:.3f}" for name in ("loss_auc_by_one", "m2_auc_by_one", "uds"))
+        rate = f"{row['rate']:g}" if row["rate"] else ""
+        rows.append(
+            (row["method"], rate, row["attack"], f"{row['retain_accuracy']:.2f}", *effects, row["verdict_by_one"])
+        )
+    head = ("model", "rate", "state", "retain accuracy", "loss AUC", "M2 AUC", "UDS", "verdict, one oracle")
+    return markdown_table(head, rows)
+
+
+def list_tables(path: Path) -> dict[str, list[str]]:
+    """The tables of docs/tofu.md by name."""
+    models = pd.read_csv(path)
+    return {
+        "trust": tabulate_trust(models),
+        "verdicts": tabulate_verdicts(models),
+        "attacks": tabulate_attacks(models),
+    }
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(prog="benchmarks faithfulness_table")
+    parser.add_argument("csv", type=Path)
+    parser.add_argument("models", type=Path, nargs="?")
+    options = parser.parse_args()
+    if options.models:
+        flatten(options.models).to_csv(options.csv, index=False, float_format="%.6g")
+    for name, lines in list_tables(options.csv).items():
+        print(f"<!-- {name} -->", *lines, "", sep="\n")
+
+
+if __name__ == "__main__":
+    main()

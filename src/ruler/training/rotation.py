@@ -97,7 +97,7 @@ class _Rotation(torch.autograd.Function):
         return _launch(states, cos, sin, is_back=False)
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None]:
         return _launch(gradient, *ctx.saved_tensors, is_back=True), None, None
 
 

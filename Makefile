@@ -70,7 +70,7 @@ reliability: setup
 mutants: setup
 	OMP_NUM_THREADS=1 nice $(BIN)/python tools/mutants.py --again --write $(ARGS)
 
-# Wheel, sdist and SBOM, by tools whose hashes are known; then the wheel is tried where nothing else is installed.
+# Wheel, sdist and SBOM, by tools whose hashes are known; then both are tried where nothing else is installed.
 TOOLS := build/tools
 
 $(TOOLS)/.setup-stamp: requirements/tools.lock
@@ -81,15 +81,13 @@ $(TOOLS)/.setup-stamp: requirements/tools.lock
 dist: $(TOOLS)/.setup-stamp
 	rm -rf dist
 	$(TOOLS)/bin/python -m build --no-isolation --outdir dist .
-	$(TOOLS)/bin/cyclonedx-py requirements --pyproject pyproject.toml --of JSON -o dist/ruler-audit.cdx.json requirements/runtime.lock
+	sed "s/^dynamic = .*/version = \"$$(ls dist/*.whl | cut -d- -f2)\"/" pyproject.toml > build/sbom.toml
+	$(TOOLS)/bin/cyclonedx-py requirements --pyproject build/sbom.toml --of JSON -o dist/ruler-audit.cdx.json requirements/runtime.lock
 	$(MAKE) try-dist
 
+# Wheel and sdist without extras, without torch, and with all of them: `make try-dist ARGS="--only wheel sdist"` for some.
 try-dist:
-	$(PYTHON) -m venv --clear build/clean
-	build/clean/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt "$$(ls dist/*.whl)[torch,report,cli]"
-	cd build/clean && env -u PYTHONPATH bin/python -c "import ruler; assert 'site-packages' in ruler.__file__, ruler.__file__"
-	cd build/clean && env -u PYTHONPATH bin/ruler --version
-	cd build/clean && env -u PYTHONPATH bin/ruler demo --out demo
+	$(PYTHON) tools/try_dist.py $(ARGS)
 
 # Pin what pyproject.toml asks for. Versions that are pinned already stay; `make lock ARGS=--upgrade` takes the newest.
 PIN = $(TOOLS)/bin/uv pip compile --quiet --universal --python-version 3.11 --no-header --no-annotate $(ARGS)

@@ -9,28 +9,36 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional
 
 from ruler.core.errors import InputError
 from ruler.experiment.settings import StudySettings
 from ruler.paper.figures.draw import colour_of
 from ruler.paper.results import title_of
 from ruler.testing.methods import (
+    ARCHITECTURES,
+    Records,
+    check_architecture,
     check_completions,
     check_method,
     check_sentences,
     check_terms,
     learn_by_heart,
+    make_classifier,
     make_example,
 )
+from ruler.training.steps import cross_entropy
 from ruler.unlearning import (
     METHODS,
     BadTeacherSettings,
     Method,
     NegGradPlusSettings,
+    Plan,
     ScrubSettings,
     UnlearningSettings,
     unlearn,
 )
+from ruler.unlearning.classifier.ssd import sum_gradients
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 PLUGIN = '''
@@ -62,6 +70,50 @@ def test_every_method_keeps_the_contract(name: str) -> None:
         check_sentences(name)
     if METHODS[name].kind != "classifier":
         check_completions(name)
+
+
+def shrinks(before: nn.Module, after: nn.Module, records: Records) -> bool:
+    """No weight grows, and some shrink."""
+    sizes = [torch.cat([value.detach().abs().flatten() for value in model.parameters()]) for model in (after, before)]
+    return bool((sizes[0] <= sizes[1]).all() and (sizes[0] < sizes[1]).any())
+
+
+def shakes(before: nn.Module, after: nn.Module, records: Records) -> bool:
+    """The half of the weights that matter less to the retain records moves more."""
+    found = sum_gradients(before, records["retain"], functional.cross_entropy, 2)
+    values = dict(after.named_parameters())
+    moves = torch.cat([(values[name] - value).abs().flatten() for name, value in before.named_parameters()])
+    matters = torch.cat([found[name].flatten() for name, _ in before.named_parameters()])
+    is_minor = matters < matters.median()
+    return bool(moves[is_minor].mean() > moves[~is_minor].mean())
+
+
+def raises(before: nn.Module, after: nn.Module, records: Records) -> bool:
+    """The loss on the forget records rises beyond that on the retain records."""
+    gaps = []
+    for model in (before, after):
+        losses = [functional.cross_entropy(model.eval()(rows), labels) for rows, labels in records.values()]
+        gaps.append((losses[0] - losses[1]).item())
+    return gaps[1] > gaps[0]
+
+
+EDITS: dict[str, tuple[Any, dict[str, float]]] = {
+    "ssd": (shrinks, {"threshold": 1.5}),
+    "lfssd": (shrinks, {"threshold": 1.5}),
+    "fisher": (shakes, {}),
+    "woodfisher": (raises, {}),
+    "newton": (raises, {}),
+}
+"""Methods that minimise no loss -> what they are to do, and settings under which it shows in a small model."""
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("name", [name for name, method in METHODS.items() if METHODS.is_own(name) and method.edit])
+def test_methods_that_minimise_no_loss_do_what_they_are_for(name: str, architecture: str) -> None:
+    original, records = make_classifier(architecture), make_example("classifier")[1]
+    does, changes = EDITS[name]
+    settings = METHODS[name].settings(**changes)
+    assert does(original, unlearn(name, original, **records, settings=settings), records)
 
 
 @pytest.fixture(scope="module", params=["GPT2", "Llama"])
@@ -187,6 +239,17 @@ def test_the_contract_finds_what_is_broken(noise: str) -> None:
     METHODS.register("spoilt_of_the_tests", replace(METHODS[noise], edit=spoil))
     with pytest.raises(AssertionError, match="must print nothing without progress; got 'working"):
         check_method("spoilt_of_the_tests")
+
+    def double(student: nn.Module) -> None:
+        for value in student.parameters():
+            value.mul_(2)
+
+    wrong = replace(
+        METHODS["cf_k"], make_plan=lambda student, records, settings: Plan(cross_entropy, after_step=double)
+    )
+    METHODS.register("wrong_of_the_tests", wrong)
+    with pytest.raises(AssertionError, match="wrong_of_the_tests must lower its own loss"):
+        check_architecture("wrong_of_the_tests", "MLP")
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ class WoodFisherSettings(UnlearningSettings):
     strength: float = 1.0
     n_records: int = 1000
     damping: float = 0.01
-    n_steps: int = 50
+    n_steps: int = 25
 
     def __post_init__(self) -> None:
         super().__post_init__()

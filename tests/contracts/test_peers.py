@@ -39,6 +39,25 @@ BROKEN = {
         replace(OWN["min_k"], compute=lambda forget_tokens: PeerValue(float(forget_tokens.log_probs[0, 0]))),
         "another order",
     ),
+    "the order of others": (
+        replace(
+            OWN["nomus"],
+            compute=lambda forget_predictions, held_out_predictions: PeerValue(
+                float(held_out_predictions.logits[0, 0])
+            ),
+            range=(-math.inf, math.inf),
+        ),
+        "same with other records in another order",
+    ),
+    "the order of models": (
+        replace(
+            OWN["klom"],
+            compute=lambda shadows_forget_predictions, oracles_forget_predictions: PeerValue(
+                float(oracles_forget_predictions[0].logits.max())
+            ),
+        ),
+        "same with several models in another order",
+    ),
     "repetition": (replace(OWN["min_k"], compute=count_calls, range=(0, math.inf)), "same called again"),
     "what was given": (
         Peer("Spoiler", "What?", lambda forget_states: spoil(forget_states), needs=("forget_states",)),

@@ -8,8 +8,8 @@ Write in your own tests::
         check_peer("my_metric", MY_METRIC)
 
 It asserts that words and fields are there; that the number lies in the stated range and is the same every time; that
-there is one number per forget record, or none at all; that the order of the forget records changes nothing; that what
-is given is left as it was; and that what is missing is named.
+there is one number per forget record, or none at all; that the order of the records, on any side, and of several models
+changes nothing; that what is given is left as it was; and that what is missing is named.
 """
 
 import copy
@@ -27,7 +27,6 @@ from ruler.metrics.peers import NEEDS, PREFIXES, Peer, PeerValue
 N_FORGET, N_FALSE = 24, 3
 _SIZES = {"forget": N_FORGET, "paraphrased": N_FORGET, "perturbed": N_FORGET * N_FALSE, "held_out": 30, "retain": 40}
 _LAYERS, _WIDTH, _LONGEST, _N_CLASSES = ("low", "high"), 4, 9, 3
-_PER_RECORD = ("forget_", "paraphrased_", "perturbed_")
 
 
 def check_peer(name: str, peer: Peer, extra: Mapping[str, Any] | None = None) -> None:
@@ -64,8 +63,13 @@ def check_peer(name: str, peer: Peer, extra: Mapping[str, Any] | None = None) ->
     assert _same(before, given), f"{name} must leave what it is given as it was"
     _check_same(name, found, peer.measure(given), np.arange(N_FORGET), "called again")
     order = np.random.default_rng(1).permutation(N_FORGET)
-    moved = {need: _permute(need, value, order) for need, value in given.items()}
+    moved = {need: _permute(need, value, {"forget": order}) for need, value in given.items()}
     _check_same(name, found, peer.measure(moved), order, "with forget records in another order")
+    orders = {side: np.random.default_rng(2).permutation(_SIZES[side]) for side in ("retain", "held_out")}
+    moved = {need: _permute(need, value, orders) for need, value in given.items()}
+    _check_same(name, found, peer.measure(moved), np.arange(N_FORGET), "with other records in another order")
+    moved = {need: value[::-1] if _is_of_several(need) else value for need, value in given.items()}
+    _check_same(name, found, peer.measure(moved), np.arange(N_FORGET), "with several models in another order")
     for need in peer.needs:
         lacking = peer.measure({key: value for key, value in given.items() if key != need})
         assert math.isnan(lacking.value), f"{name} must be NaN without {need}"
@@ -123,16 +127,22 @@ def _make_tokens(rng: np.random.Generator, n: int) -> TokenReading:
     return TokenReading(log_probs, log_probs > -0.5, means, deviations, lens)
 
 
-def _permute(need: str, value: Any, order: npt.NDArray[Any]) -> Any:
-    """The same with the forget records in another order; what is not about single forget records as it is."""
+def _permute(need: str, value: Any, orders: Mapping[str, npt.NDArray[Any]]) -> Any:
+    """The same with the records of some sides in another order; what is not about their single records as it is."""
     what = need
     for prefix in PREFIXES:
         what = what if what in NEEDS else what.removeprefix(prefix)
-    if not what.startswith(_PER_RECORD):
+    side = next((side for side in _SIZES if what.startswith(f"{side}_")), "")
+    order = orders.get("forget" if side in ("paraphrased", "perturbed") else side)
+    if order is None:
         return value
-    if what.startswith("perturbed_"):
+    if side == "perturbed":
         order = (order[:, None] * N_FALSE + np.arange(N_FALSE)).ravel()
     return _take(value, order)
+
+
+def _is_of_several(need: str) -> bool:
+    return need not in NEEDS and any(need.startswith(prefix) for prefix in PREFIXES if prefix.endswith("s_"))
 
 
 def _take(value: Any, order: npt.NDArray[Any]) -> Any:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from ruler.core.errors import InputError, UnknownNameError
+from ruler.core.types import Predictions
 from ruler.metrics.peers import NEEDS, OWN, PEERS, PREFIXES, Peer, PeerValue, measure_peers
 from ruler.metrics.peers.peer import average_records
 
@@ -25,6 +26,22 @@ def test_nan_needs_a_reason():
     found = average_records(np.array([np.nan, np.nan]), why_none="Nothing counts.")
     assert math.isnan(found.value)
     assert found.reason == "Nothing counts."
+
+
+def test_predictions_that_do_not_line_up_are_refused():
+    """A shuffling loader gives every model its own order, and public code compares them all the same."""
+    rng = np.random.default_rng(0)
+    one = Predictions(rng.normal(size=(30, 3)), rng.integers(0, 3, 30))
+    order = rng.permutation(30)
+    moved = Predictions(one.logits[order], one.labels[order])
+    for name in ("js_divergence", "activation_distance", "completeness", "zrf"):
+        other = "random_forget_predictions" if name == "zrf" else "oracle_forget_predictions"
+        assert not math.isnan(PEERS[name].measure({"forget_predictions": one, other: one}).value)
+        with pytest.raises(InputError, match=f"{other} must be of the same records in the same order as forget_pred"):
+            PEERS[name].measure({"forget_predictions": one, other: moved})
+    given = {"forget_predictions": one, "originals_forget_predictions": [one, one]}
+    with pytest.raises(InputError, match="oracles_forget_predictions must be of the same records"):
+        PEERS["lira"].measure({**given, "oracles_forget_predictions": [one, moved]})
 
 
 def write_row(name, peer):

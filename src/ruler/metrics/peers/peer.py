@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ruler.core.errors import InputError
-from ruler.core.types import FloatArray, RowsLike
+from ruler.core.types import FloatArray, Predictions, RowsLike
 
 NEEDS = {
     "forget_tokens": "`TokenReading` of the forget records",
@@ -110,12 +110,33 @@ class Peer:
     source: str = ""
 
     def measure(self, given: Mapping[str, Any]) -> PeerValue:
-        """Compute the metric from what is given by name; NaN with a reason if something lacks."""
+        """Compute the metric from what is given by name; NaN with a reason if something lacks.
+
+        Raises:
+            InputError: Predictions of one side whose labels differ between models, so that records do not line up.
+        """
         missing = [name for name in self.needs if given.get(name) is None]
         if missing:
             return PeerValue(math.nan, reason=f"It needs {' and '.join(missing)}, which must be given.")
         names = [*self.needs, *(name for name in self.takes if given.get(name) is not None)]
-        return self.compute(**{name: given[name] for name in names})
+        found = {name: given[name] for name in names}
+        _check_lined_up(found)
+        return self.compute(**found)
+
+
+def _check_lined_up(given: Mapping[str, Any]) -> None:
+    """Refuse predictions of the same side in another order, as a shuffling loader gives them."""
+    first: dict[str, tuple[str, Any]] = {}
+    for name, value in given.items():
+        prefix = next((prefix for prefix in PREFIXES if name.startswith(prefix)), "")
+        for one in value if isinstance(value, list | tuple) else [value]:
+            if isinstance(one, Predictions):
+                known, labels = first.setdefault(name.removeprefix(prefix), (name, one.labels))
+                if not np.array_equal(labels, one.labels):
+                    raise InputError(
+                        f"{name} must be of the same records in the same order as {known}; got other labels. "
+                        "Read all models without shuffling."
+                    )
 
 
 def average_records(records: FloatArray, *, why_none: str = "No record has a value.") -> PeerValue:

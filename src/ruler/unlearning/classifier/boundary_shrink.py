@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from ruler.training.batches import Source
 
 
+_BLOCK = 2048  # records per backward pass
+
+
 @dataclass(frozen=True)
 class BoundaryShrinkSettings(ClassifierSettings):
     """Ten epochs on the forget records, relabelled once by the original. Rate and epochs are ours.
@@ -40,12 +43,14 @@ def make_plan(student: "nn.Module", records: "Mapping[str, Source]", settings: B
 
     original = freeze_copy(student)
     inputs, labels = gather_pair(records["forget"], student)
-    start = inputs.clone().requires_grad_()
-    (slope,) = torch.autograd.grad(entropy(compute_logits(original, start), labels, reduction="sum"), start)
-    with torch.no_grad():
-        logits = compute_logits(original, inputs + settings.bound * slope.sign())
-        nearest = logits.scatter(1, labels[:, None], -float("inf")).argmax(1)
-    return Plan(cross_entropy, {**records, "forget": (inputs, nearest)})
+    nearest = []
+    for rows, answers in zip(torch.split(inputs, _BLOCK), torch.split(labels, _BLOCK), strict=True):
+        start = rows.clone().requires_grad_()
+        (slope,) = torch.autograd.grad(entropy(compute_logits(original, start), answers, reduction="sum"), start)
+        with torch.no_grad():
+            logits = compute_logits(original, rows + settings.bound * slope.sign())
+            nearest.append(logits.scatter(1, answers[:, None], -float("inf")).argmax(1))
+    return Plan(cross_entropy, {**records, "forget": (inputs, torch.cat(nearest))})
 
 
 BOUNDARY_SHRINK = Method(

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from ruler.training.batches import Source
 
 
+_BLOCK = 2048  # records per backward pass
+
+
 @dataclass(frozen=True)
 class SalunSettings(ClassifierSettings):
     """Random labels on the salient weights. All others are restored after every step, so momentum and decay move none.
@@ -42,14 +45,15 @@ def make_plan(student: "nn.Module", records: "Mapping[str, Source]", settings: S
     named = {name: value for name, value in student.named_parameters() if value.requires_grad}
     is_training = [(module, module.training) for module in student.modules()]
     student.eval()
-    loss = cross_entropy(student, gather_pair(records["forget"], student))
-    found = torch.autograd.grad(loss, list(named.values()), allow_unused=True)
+    forget = gather_pair(records["forget"], student)
+    sums = [torch.zeros_like(value) for value in named.values()]
+    for block in zip(*(torch.split(part, _BLOCK) for part in forget), strict=True):
+        loss = cross_entropy(student, block) * (len(block[1]) / len(forget[1]))
+        found = torch.autograd.grad(loss, list(named.values()), materialize_grads=True, allow_unused=True)
+        sums = [total + part for total, part in zip(sums, found, strict=True)]
     for module, was_training in is_training:
         module.training = was_training
-    sizes = [
-        torch.zeros_like(value) if grad is None else grad.abs()
-        for value, grad in zip(named.values(), found, strict=True)
-    ]
+    sizes = [total.abs() for total in sums]
     flat = torch.cat([size.flatten() for size in sizes])
     chosen = torch.zeros_like(flat, dtype=torch.bool)
     chosen[flat.topk(max(1, round(settings.share * len(flat)))).indices] = True

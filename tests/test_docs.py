@@ -20,6 +20,7 @@ import ruler.cli
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+RUN_ELSEWHERE = {"integrations.md"}  # tests/hooks/test_page.py: beside the tests that load the same heavy packages
 FENCE = re.compile(r"^```(?P<info>[^\n`]+)\n(?P<body>.*?)^```$", re.DOTALL | re.MULTILINE)
 DECIMAL = re.compile(r"[+-]?\d+\.\d+")
 SLACK = {"text": 1e-3, "text roughly": 0.1}
@@ -67,6 +68,7 @@ def read_sections(page):
 SECTIONS = [
     pytest.param(files, blocks, id=f"{page.name}-{title}")
     for page in PAGES
+    if page.name not in RUN_ELSEWHERE
     for title, files, blocks in read_sections(page)
 ]
 
@@ -108,6 +110,10 @@ def run_shell(body, monkeypatch):
 
 @pytest.mark.parametrize(("files", "blocks"), SECTIONS)
 def test_section_runs_and_prints_what_it_shows(files, blocks, tmp_path, monkeypatch):
+    run_section(files, blocks, tmp_path, monkeypatch)
+
+
+def run_section(files, blocks, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     for name, body in files.items():

@@ -24,7 +24,7 @@ def test_the_section_says_the_verdict_its_limits_and_every_contrast(erased):
         "| M4 percentile rank",
         "| Norm",
     ]
-    assert "400 forget records were audited" in section
+    assert "250 forget records were audited" in section
 
 
 def test_what_would_settle_it_is_listed(rows):

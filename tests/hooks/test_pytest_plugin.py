@@ -1,5 +1,7 @@
 import sys
+import tomllib
 from importlib.metadata import entry_points
+from pathlib import Path
 
 import pytest
 
@@ -60,6 +62,11 @@ def test_the_fixture_saves_reports_where_asked(pytester, rows):
     saved = sorted(path.name for path in (pytester.path / "reports").iterdir())
     assert saved == ["test_model.py-test_it_forgot-20", "test_model.py-test_it_forgot-20-2"]
     assert ruler.Report.load(pytester.path / "reports" / saved[1]).verdict == "inconclusive"
+
+
+def test_pytest_finds_the_plugin_where_the_package_is_installed():
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["entry-points"]["pytest11"] == {"ruler": "ruler.hooks.pytest_plugin"}
 
 
 def test_the_plugin_loads_next_to_nothing(run_python):

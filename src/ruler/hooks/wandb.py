@@ -36,5 +36,6 @@ def log_report(report: Report, *, step: int | None = None, run: Any = None, name
         run.log({**numbers, f"{name}/report": wandb.Html((folder / "report.html").read_text(encoding="utf-8"))})
         about = {"verdict": report.verdict} | ({} if step is None else {"step": step})
         artifact = wandb.Artifact(f"{name}-{run.id}", type="ruler-report", metadata=about)
-        artifact.add_dir(str(folder))
+        for path in sorted(folder.iterdir()):  # add_dir prints a line
+            artifact.add_file(str(path), name=path.name)
         run.log_artifact(artifact)

@@ -11,7 +11,7 @@ BENCHMARKS = Registry(
     {
         name: name
         for name in (
-            *("peers", "cuda", "document", "faithfulness", "faithfulness_table", "language", "precision"),
+            *("peers", "cuda", "document", "faithfulness", "faithfulness_table", "meta", "language", "precision"),
             *("scaling", "shards", "studies"),
         )
     },

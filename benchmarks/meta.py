@@ -296,13 +296,13 @@ def list_tasks(world: str, draw: int) -> list[Task]:
     return tasks
 
 
-def run_world(world: str, path: Path, ends_s: float) -> bool:
-    """Measure what the file lacks; returns whether the world is whole."""
+def run_world(world: str, part: str, path: Path, ends_s: float) -> bool:
+    """Measure what the file lacks of a part; returns whether it is whole."""
     lines = path.read_text().splitlines() if path.is_file() else []
     done = {(row["draw"], row["name"]) for row in map(json.loads, lines)}
     for draw in range(N_DRAWS):
         for name, facts, work in list_tasks(world, draw):
-            if (draw, name) in done:
+            if facts["part"] != part or (draw, name) in done:
                 continue
             if time.monotonic() > ends_s:
                 return False
@@ -327,8 +327,12 @@ def main() -> None:
     torch.set_num_threads(1)
     options.out.mkdir(parents=True, exist_ok=True)
     ends_s = time.monotonic() + options.seconds
-    whole = [run_world(world, options.out / f"{world}.jsonl", ends_s) for world in options.worlds]
-    print(f"{sum(whole)} of {len(whole)} worlds are whole")
+    whole = [
+        run_world(world, part, options.out / f"{world}.jsonl", ends_s)
+        for part in ("pool", "attacks")
+        for world in options.worlds
+    ]
+    print(f"{sum(whole)} of {len(whole)} parts are whole")
     if options.csv is not None:
         from benchmarks.meta_tables import keep_rows, write_tables
 

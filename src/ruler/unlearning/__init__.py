@@ -24,6 +24,7 @@ from ruler.unlearning.classifier.random_labels import RANDOM_LABELS, RandomLabel
 from ruler.unlearning.classifier.retrain import RETRAIN, RetrainSettings
 from ruler.unlearning.classifier.salun import SALUN, SalunSettings
 from ruler.unlearning.classifier.scrub_rewind import SCRUB_REWIND, ScrubRewindSettings
+from ruler.unlearning.classifier.short_retraining import SHORT_RETRAINING, ShortRetrainingSettings
 from ruler.unlearning.classifier.sisa import SISA, SisaSettings
 from ruler.unlearning.classifier.ssd import SSD, SsdSettings
 from ruler.unlearning.classifier.unsir import UNSIR, UnsirSettings
@@ -90,6 +91,7 @@ __all__ = [
     "SatImpSettings",
     "ScrubRewindSettings",
     "ScrubSettings",
+    "ShortRetrainingSettings",
     "SimNpoSettings",
     "SisaSettings",
     "SsdSettings",
@@ -132,6 +134,7 @@ METHODS: Registry[Method[Any]] = Registry(
         "r2d": R2D,
         "sisa": SISA,
         "retrain": RETRAIN,
+        "short_retraining": SHORT_RETRAINING,
         "gradient_difference": GRADIENT_DIFFERENCE,
         "npo": NPO,
         "simnpo": SIMNPO,

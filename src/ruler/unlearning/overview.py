@@ -35,7 +35,7 @@ def describe_methods(kind: str) -> str:
 
 def _list_defaults(method: Method[UnlearningSettings]) -> str:
     settings = method.settings()
-    named = [field.name for field in fields(settings) if field.name not in _COMMON]
+    named = [field.name for field in fields(settings) if field.repr and field.name not in _COMMON]
     return ", ".join(f"{name} {getattr(settings, name)}" for name in named)
 
 

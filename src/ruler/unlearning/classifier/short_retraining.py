@@ -10,7 +10,7 @@ fresh weights. This is a test, not part of the loss: a model that is trained to 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ruler.core.errors import InputError
 from ruler.unlearning.method import Method, UnlearningSettings, check_share
@@ -48,6 +48,7 @@ class ShortRetrainingSettings(UnlearningSettings):
     checkpoints: tuple[Mapping[str, Any], ...] = field(default=(), repr=False, compare=False)
     validation: Any = field(default=None, repr=False, compare=False)
     most_left: float = 0.25
+    may_augment: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -11,7 +11,17 @@ BENCHMARKS = Registry(
     {
         name: name
         for name in (
-            *("peers", "cuda", "document", "faithfulness", "faithfulness_table", "meta", "language", "precision"),
+            *(
+                "peers",
+                "cuda",
+                "document",
+                "faithfulness",
+                "faithfulness_table",
+                "meta",
+                "frontier",
+                "language",
+                "precision",
+            ),
             *("scaling", "shards", "studies"),
         )
     },

@@ -91,13 +91,16 @@ def read_rows(path: Path) -> pd.DataFrame:
 def write_tables(source: Path, page: Path) -> None:
     """Put the tables of a CSV file into a page, between its marks."""
     table = read_rows(source)
-    text = page.read_text()
-    for mark, lines in {"metrics": tabulate_metrics(table), "verdicts": tabulate_verdicts(table)}.items():
-        parts = re.split(rf"(<!-- measured: {mark} -->\n)(.*?)(<!-- end -->)", text, flags=re.DOTALL)
-        if len(parts) != 5:
-            raise ValueError(f"{page} must have one mark 'measured: {mark}'; got {len(parts) // 4}.")
-        text = "".join([*parts[:2], "\n".join(lines), "\n", *parts[3:]])
-    write_atomically(page, text)
+    put_between(page, "metrics", tabulate_metrics(table))
+    put_between(page, "verdicts", tabulate_verdicts(table))
+
+
+def put_between(page: Path, mark: str, lines: list[str]) -> None:
+    """Replace what stands in a page after ``<!-- measured: mark -->``, up to ``<!-- end -->``."""
+    parts = re.split(rf"(<!-- measured: {mark} -->\n)(.*?)(<!-- end -->)", page.read_text(), flags=re.DOTALL)
+    if len(parts) != 5:
+        raise ValueError(f"{page} must have one mark 'measured: {mark}'; got {len(parts) // 4}.")
+    write_atomically(page, "".join([*parts[:2], "\n".join(lines), "\n", *parts[3:]]))
 
 
 def tabulate_verdicts(table: pd.DataFrame) -> list[str]:

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from ruler.core.types import Embeddings, FloatArray, IndexArray, Predictions
-from ruler.data import load_images, load_tabular
+from ruler.data import DATASETS, load_faces, load_images, load_tabular
 from ruler.models import MODELS
 from ruler.models.tabular_mlp import TabularMLP
 from ruler.training.classifier import train_classifier
@@ -18,7 +18,6 @@ from ruler.training.ensemble import EnsembleMember, train_ensemble
 from ruler.training.settings import TrainingSettings
 
 SIDES = ("forget", "retain", "held_out")
-IMAGES = ("cifar10", "svhn")
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,7 +151,7 @@ def make_world(
     """Draw a world.
 
     Args:
-        dataset: Key of a table, or of images in `IMAGES`.
+        dataset: Key of a table, of images or of faces, whose images are drawn one by one.
         memory: ``true`` labels, or ``planted`` ones: all records but the retain ones carry a wrong label (those of a
             side "test" their own), so that forget and held-out records stay alike, and a model that gives a forget
             record's label has memorised it.
@@ -197,11 +196,18 @@ def move_labels(labels: IndexArray, n_classes: int, rng: np.random.Generator) ->
 
 
 def _load(dataset: str, shrink: int) -> tuple[npt.NDArray[Any], IndexArray, int]:
-    if dataset not in IMAGES:
+    kind = DATASETS[dataset].kind
+    if kind == "table":
         table = load_tabular(dataset)
         return table.features, table.target, len(table.classes)
-    parts = load_images(dataset)
-    images = np.concatenate([parts.train.images, parts.test.images]).transpose(0, 3, 1, 2)
+    if kind == "faces":
+        faces = load_faces(dataset)
+        images, target, classes = faces.images, faces.target, faces.classes
+    else:
+        parts = load_images(dataset)
+        images = np.concatenate([parts.train.images, parts.test.images])
+        target, classes = np.concatenate([parts.train.target, parts.test.target]), parts.train.classes
+    images = images.transpose(0, 3, 1, 2)
     n, c, h, w = images.shape
     squares = images.reshape(n, c, h // shrink, shrink, w // shrink, shrink).astype(np.float32)
-    return squares.mean(axis=(3, 5)), np.concatenate([parts.train.target, parts.test.target]), len(parts.train.classes)
+    return squares.mean(axis=(3, 5)), target, len(classes)

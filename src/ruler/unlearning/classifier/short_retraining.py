@@ -3,22 +3,26 @@
 Fresh weights never saw the forget records, so the student is clean by construction; what a short schedule costs is
 accuracy. Checkpoints of the original's own training may be given to start from: they keep more, but were trained on
 the forget records. A student from a checkpoint is kept only if it treats the forget records like validation records,
-which no model was trained on, by what tells them apart in the original; otherwise the next one is tried, and at last
-fresh weights. This is a test, not part of the loss: a model that is trained to look clean would hide what it knows.
+which no model was trained on, by what tells them apart in the original, next to the fresh student; otherwise the next
+one is tried, and at last the fresh student is taken. This is a test, not part of the loss: a model that is trained to
+look clean would hide what it knows.
 """
 
+import copy
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
 from ruler.core.errors import InputError
+from ruler.core.types import FloatArray
 from ruler.unlearning.method import Method, UnlearningSettings, check_share
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from ruler.core.types import FloatArray
     from ruler.stats.auc import Effect
     from ruler.training.batches import Source
 
@@ -47,7 +51,7 @@ class ShortRetrainingSettings(UnlearningSettings):
     has_dropout: bool = False
     checkpoints: tuple[Mapping[str, Any], ...] = field(default=(), repr=False, compare=False)
     validation: Any = field(default=None, repr=False, compare=False)
-    most_left: float = 0.25
+    most_left: float = 0.1
     may_augment: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -61,7 +65,7 @@ class ShortRetrainingSettings(UnlearningSettings):
 
 
 def edit(student: "nn.Module", records: "Mapping[str, Source]", settings: ShortRetrainingSettings) -> None:
-    """CE(retain) from each checkpoint in turn, until one treats forget like validation records; at last from scratch.
+    """CE(retain) from each checkpoint in turn, the first that treats forget like validation records; else from scratch.
 
     Raises:
         InputError: A checkpoint of another model.
@@ -70,45 +74,68 @@ def edit(student: "nn.Module", records: "Mapping[str, Source]", settings: ShortR
     from ruler.training.steps import cross_entropy
     from ruler.unlearning.distillation import make_random_teacher
 
-    retain = {"retain": records["retain"]}
-    fresh = make_random_teacher(student, settings.seed).state_dict()
-    found = contrast_records(student, records["forget"], settings.validation) if settings.checkpoints else {}
-    before = {name: one for name, one in found.items() if abs(one.statistic) > _SEEN}
-    for number, checkpoint in enumerate(settings.checkpoints if before else ()):  # what is not seen cannot be cleared
+    def train(start: Mapping[str, Any], number: int, schedule: str) -> None:
         try:
-            student.load_state_dict(checkpoint)
+            student.load_state_dict(start)
         except RuntimeError as error:
             raise InputError(f"checkpoints must fit the model; got another one's state_dict. {error}") from error
+        chosen = replace(settings, schedule=schedule)
         with _dropout(student, is_on=settings.has_dropout):
-            optimize(student, cross_entropy, retain, replace(settings, schedule="cosine"), seed=settings.seed + number)
-        after = contrast_records(student, records["forget"], settings.validation)
-        shares = [(after[name].value - 0.5) / (one.value - 0.5) for name, one in before.items()]
-        if max(shares) <= settings.most_left:
+            optimize(student, cross_entropy, {"retain": records["retain"]}, chosen, seed=settings.seed + number)
+
+    original = score_records(student, records["forget"], settings.validation) if settings.checkpoints else {}
+    train(make_random_teacher(student, settings.seed).state_dict(), 0, settings.schedule)
+    if not original:
+        return
+    fresh = copy.deepcopy(student.state_dict())
+    reference = score_records(student, records["forget"], settings.validation)
+    found = contrast_scores(original, reference)
+    before = {name: one for name, one in found.items() if abs(one.statistic) > _SEEN}
+    for number, checkpoint in enumerate(settings.checkpoints if before else ()):  # what is not seen cannot be cleared
+        train(checkpoint, 1 + number, "cosine")
+        after = contrast_scores(score_records(student, records["forget"], settings.validation), reference)
+        if max((after[name].value - 0.5) / (one.value - 0.5) for name, one in before.items()) <= settings.most_left:
             return
     student.load_state_dict(fresh)
-    with _dropout(student, is_on=settings.has_dropout):
-        optimize(student, cross_entropy, retain, settings, seed=settings.seed)
 
 
-def contrast_records(model: "nn.Module", forget: "Source", validation: "Source") -> "dict[str, Effect]":
-    """AUC of forget against validation records: by loss, and by the norm of what the last linear layer reads.
+Scores = Mapping[str, tuple[FloatArray, FloatArray]]
+"""By name, one number per forget and one per validation record."""
+
+
+def score_records(model: "nn.Module", forget: "Source", validation: "Source") -> Scores:
+    """Place of each record's loss among all of them, and logarithm of the norm of what the last linear layer reads."""
+    from ruler.stats.auc import ScorePool
+
+    sides = [_read(model, source) for source in (forget, validation)]
+    n_forget = len(sides[0]["loss"])
+    places = ScorePool.of(np.concatenate([side["loss"] for side in sides])).rank()
+    scores: dict[str, tuple[FloatArray, FloatArray]] = {"loss": (places[:n_forget], places[n_forget:])}
+    if "norm" in sides[0]:
+        own, other = (np.log(np.maximum(side["norm"], 1e-12)) for side in sides)
+        scores["norm"] = own, other
+    return scores
+
+
+def contrast_scores(scores: Scores, reference: Scores) -> "dict[str, Effect]":
+    """AUC of forget against validation records, by their scores less those in a model that never saw either.
 
     Example:
-        >>> import torch
-        >>> model = torch.nn.Linear(1, 2)
-        >>> _ = model.load_state_dict({"weight": torch.tensor([[0.0], [1.0]]), "bias": torch.zeros(2)})
-        >>> known, unknown = torch.tensor([[3.0], [2.0]]), torch.tensor([[1.0], [-1.0]])
-        >>> found = contrast_records(model, (known, torch.ones(2).long()), (unknown, torch.ones(2).long()))
-        >>> found["loss"].value, found["norm"].value
-        (0.0, 1.0)
+        >>> import numpy as np
+        >>> clean = {"loss": (np.array([1.0, 4.0]), np.array([2.0, 3.0]))}
+        >>> contrast_scores({"loss": (np.array([1.0, 2.0]), np.array([3.0, 4.0]))}, clean)["loss"].value
+        0.0
     """
     from ruler.stats.auc import measure_effect
 
-    own, other = (_score(model, source) for source in (forget, validation))
-    return {name: measure_effect(own[name], other[name]) for name in own}
+    return {
+        name: measure_effect(*(now - clean for now, clean in zip(scores[name], reference[name], strict=True)))
+        for name in scores
+    }
 
 
-def _score(model: "nn.Module", source: "Source") -> "dict[str, FloatArray]":
+def _read(model: "nn.Module", source: "Source") -> dict[str, FloatArray]:
+    """Loss and norm of each record, in eval mode; no norm where the model has no linear layer."""
     import torch
     from torch import nn
     from torch.nn.functional import cross_entropy
@@ -155,7 +182,7 @@ def _dropout(model: "nn.Module", *, is_on: bool) -> Iterator[None]:
 SHORT_RETRAINING = Method(
     title="Short retraining",
     short="SR",
-    colour="#117733",
+    colour="#0B5D3B",
     settings=ShortRetrainingSettings,
     reads=("retain", "forget"),
     edit=edit,

@@ -1,0 +1,138 @@
+"""What forgetting costs and leaves: rows of `benchmarks.frontier` -> a table and a figure."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from scipy.stats import t as student
+
+from benchmarks.meta_tables import put_between
+from ruler.core.files import write_atomically, writing_atomically
+from ruler.core.markdown import markdown_table
+
+_RUN = ["data", "memory", "draw"]
+_KEPT = ("cost", "verdict", "is_clear", "m2_auc", "m4_auc", "norm_auc", "loss_auc", "test_accuracy", "retain_accuracy")
+_DAMAGE = ("damage_skill", "damage_similarity")
+COLUMNS = [
+    "model",
+    "cost",
+    "erased",
+    "no contrast",
+    "residual or displaced",
+    "damaged",
+    "loss contrast",
+    "accuracy lost",
+]
+
+
+def keep_rows(folder: Path, path: Path) -> None:
+    """Gather all rows of a run in one CSV file, four digits each."""
+    rows = [json.loads(line) for one in sorted(folder.glob("*.jsonl")) for line in one.read_text().splitlines()]
+    table = pd.DataFrame(rows)[[*_RUN, "model", *_KEPT, *_DAMAGE]]
+    write_atomically(path, table.to_csv(index=False, float_format="%.4g"))
+
+
+def write_page(source: Path, page: Path) -> None:
+    """Put one table per kind of labels into a page, between its marks, and draw the figure beside it."""
+    table = pd.read_csv(source)
+    for memory, part in table.groupby("memory"):
+        lines = [show_row(row) for row in summarize(part).itertuples(index=False)]
+        marks = ["---", *["--:"] * (len(COLUMNS) - 1)]
+        put_between(page, f"frontier, {memory} labels", markdown_table(COLUMNS, lines, marks=marks))
+    draw_frontier(table, page.with_suffix(".svg"))
+
+
+def summarize(table: pd.DataFrame) -> pd.DataFrame:
+    """One row per model: medians, shares and means over runs, the cheapest first.
+
+    Args:
+        table: Rows of models, of runs that have ``retrain`` among them.
+
+    Returns:
+        ``model``, ``n`` runs, ``cost`` (median), ``n_asked`` runs in which retraining is erased, ``n_erased`` of them;
+        ``n_clear``, of all runs those without a contrast outside the margin; ``n_alarms``, ``n_damaged``; mean and half
+        width of the 95% interval of the loss contrast (``loss``, ``loss_reach``) and of the accuracy lost (``lost``,
+        ``lost_reach``).
+    """
+    retrained = table[table["model"] == "retrain"].set_index(_RUN)
+    found = []
+    for name, part in table.groupby("model", sort=False):
+        known = part.set_index(_RUN)
+        beside = retrained.reindex(known.index)
+        is_asked = beside["verdict"] == "erased"
+        loss, loss_reach = average(known["loss_auc"])
+        lost, lost_reach = average(beside["test_accuracy"] - known["test_accuracy"])
+        found.append(
+            {
+                "model": name,
+                "n": len(known),
+                "cost": float(known["cost"].median()),
+                "n_asked": int(is_asked.sum()),
+                "n_erased": int((is_asked & (known["verdict"] == "erased")).sum()),
+                "n_clear": int(known["is_clear"].astype(bool).sum()),
+                "n_alarms": int(known["verdict"].isin(["residual", "displaced"]).sum()),
+                "n_damaged": int((known["verdict"] == "damaged").sum()),
+                **{"loss": loss, "loss_reach": loss_reach, "lost": lost, "lost_reach": lost_reach},
+            }
+        )
+    return pd.DataFrame(found).sort_values("cost", kind="stable", ignore_index=True)
+
+
+def average(values: "pd.Series[float]") -> tuple[float, float]:
+    """Mean, and half the width of Student's 95% interval; NaN for a single value.
+
+    Example:
+        >>> mean, reach = average(pd.Series([0.0, 2.0]))
+        >>> mean, round(reach, 1)
+        (1.0, 12.7)
+    """
+    known = values.dropna()
+    reach = math.nan
+    if len(known) > 1:
+        reach = float(student.ppf(0.975, len(known) - 1) * known.std(ddof=1) / math.sqrt(len(known)))
+    return float(known.mean()), reach
+
+
+def show_row(row: object) -> list[str]:
+    """A row of `summarize` for a reader; accuracy in points."""
+    one = {name: getattr(row, name) for name in row._fields}  # type: ignore[attr-defined]
+    n = one["n"]
+    counts = [f"{one[name]} of {n}" for name in ("n_clear", "n_alarms", "n_damaged")]
+    return [
+        f"`{one['model']}`",
+        f"{one['cost']:.2f}",
+        f"{one['n_erased']} of {one['n_asked']}",
+        *counts,
+        f"{one['loss']:.3f} ± {one['loss_reach']:.3f}",
+        f"{100 * one['lost']:.1f} ± {100 * one['lost_reach']:.1f}",
+    ]
+
+
+def draw_frontier(table: pd.DataFrame, path: Path) -> None:
+    """Cost against what is left of the loss contrast, and against the share that is erased."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    with matplotlib.rc_context({"svg.hashsalt": "frontier", "font.size": 8}):
+        figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), constrained_layout=True)
+        for memory, colour in (("true", "#0072B2"), ("planted", "#D55E00")):
+            found = summarize(table[table["memory"] == memory])
+            found = found[found["model"] != "original"]
+            left = (found["loss"] - 0.5).abs()
+            share = found["n_erased"] / found["n_asked"].replace(0, np.nan)
+            for axis, heights in zip(axes, (left, share), strict=True):
+                axis.scatter(found["cost"], heights, color=colour, s=14, label=f"{memory} labels")
+                for name, x, y in zip(found["model"], found["cost"], heights, strict=True):
+                    axis.annotate(name, (x, y), fontsize=6, xytext=(2, 2), textcoords="offset points")
+        for axis, title in zip(
+            axes, ("loss contrast left, distance from 0.5", "erased, where retraining is"), strict=True
+        ):
+            axis.set(xscale="log", xlabel="cost, retraining = 1", ylabel=title)
+        axes[0].legend()
+        with writing_atomically(path) as stream:
+            figure.savefig(stream, format="svg", metadata={"Date": None})
+        plt.close(figure)

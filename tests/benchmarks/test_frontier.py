@@ -1,0 +1,56 @@
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from benchmarks.frontier import CHECKPOINTS, PUBLISHED, SETUPS, SHARES, Run
+from benchmarks.frontier_tables import keep_rows, summarize, write_page
+from ruler.training.settings import TrainingSettings
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def make_rows() -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = []
+    for memory in ("true", "planted"):
+        for draw in range(3):
+            run = {"data": "adult", "memory": memory, "draw": draw, "m2_auc": 0.5, "m4_auc": 0.5, "norm_auc": 0.5}
+            run |= {"retain_accuracy": 0.9, "damage_skill": 1.0, "damage_similarity": 1.0, "reason": "none"}
+            retrain = {"model": "retrain", "cost": 1.0, "loss_auc": 0.5, "test_accuracy": 0.8, "is_clear": True}
+            short = {"model": "fresh-0.1", "cost": 0.1, "loss_auc": 0.46, "test_accuracy": 0.79, "is_clear": True}
+            rows.append(run | retrain | {"verdict": "erased" if draw else "inconclusive"})
+            rows.append(run | short | {"verdict": ("erased", "erased", "damaged")[draw]})
+    return rows
+
+
+def test_a_model_is_asked_only_where_retraining_is_erased(tmp_path: Path) -> None:
+    lines = [json.dumps(row) for row in make_rows()]
+    (tmp_path / "adult.jsonl").write_text("\n".join(lines) + "\n")
+    keep_rows(tmp_path, tmp_path / "rows.csv")
+    table = pd.read_csv(tmp_path / "rows.csv")
+    found = summarize(table[table["memory"] == "true"]).set_index("model")
+    assert list(found.index) == ["fresh-0.1", "retrain"]  # the cheapest first
+    short = found.loc["fresh-0.1"]
+    assert (short["n"], short["n_asked"], short["n_erased"], short["n_clear"], short["n_damaged"]) == (3, 2, 1, 3, 1)
+    assert short["lost"] == pytest.approx(0.01)
+    page = tmp_path / "page.md"
+    marks = [f"<!-- measured: frontier, {memory} labels -->\n<!-- end -->\n" for memory in ("true", "planted")]
+    page.write_text("".join(marks))
+    write_page(tmp_path / "rows.csv", page)
+    assert "| `fresh-0.1` | 0.10 | 1 of 2 | 3 of 3 | 0 of 3 | 1 of 3 | 0.460 ± 0.000 | 1.0 ± 0.0 |" in page.read_text()
+    assert "<svg" in (tmp_path / "page.svg").read_text()
+
+
+def test_every_model_is_made_and_audited(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = {"forget": 30, "retain": 120, "held_out": 60, "validation": 30, "test": 60}
+    quick = TrainingSettings(epochs=10, learning_rate=3e-3, batch_size=32)
+    usual = SETUPS["electricity"]
+    monkeypatch.setitem(SETUPS, "breast_cancer", type(usual)(sizes, quick, 2.0))
+    run = Run("breast_cancer", "planted", 0, "cpu")
+    models = run.list_models()
+    assert len(models) == 2 + len(SHARES) + len(CHECKPOINTS) + 3 + len(PUBLISHED)
+    for name in ("original", "fresh-0.2", "rewound-0.5", "tested", "filtered"):
+        row = run.measure(name, models[name])
+        assert {"verdict", "cost", "test_accuracy", "loss_auc", "is_clear"} <= row.keys()
+        assert 0 <= row["test_accuracy"] <= 1

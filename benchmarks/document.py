@@ -24,8 +24,11 @@ bfloat16 first pass is faster than float32, so it can exceed 1. Extra memory is 
 
 Kinds of data: *diffuse* is Gaussian noise; *classes* ten clusters; *tight classes* ten clusters of spread
 0.001; *collapsed* one cluster of spread 0.0001; *duplicates* every row ten times on average; *rectified* what a
-ReLU layer makes of 20 factors. The tighter the data, the less low precision can tell apart, and the first pass
-moves up to float32 or float64 by itself.
+ReLU layer makes of 20 factors; *heavy-tailed* Cauchy noise; *rank 2* and *rank 8* few factors; *int8* and *bfloat16*
+classes rounded to integers and to 8 bits; *identities* twenty rows of spread 0.01 around each of many close means;
+*offset* 20 factors around a common mean, as rows of a transformer lie. The tighter the data, the less low precision
+can tell apart: rows are then laid out by cluster and stored relative to its centre, or the first pass moves up to
+float32 or float64 by itself.
 """
 _CUDA = """## On a GPU
 

@@ -35,7 +35,7 @@ def compare_peers(*, is_quick: bool = False, json_file: Path | None = None) -> N
     timings: list[dict[str, Any]] = []
     numbers: dict[str, Any] = {"machine": machine, "search": timings}
     without_sklearn = tuple(name for name in search.ENGINES if "scikit" not in name)
-    runs = [(search.SIZES, tuple(search.ENGINES)), (search.KINDS, without_sklearn)]
+    runs = [(search.SIZES, tuple(search.ENGINES)), (search.KINDS, without_sklearn), (search.LARGE, without_sklearn[:2])]
     if is_quick:
         runs = [((*search.SIZES[:1], *search.KINDS), without_sklearn)]
     with console.status("measuring ..."):

@@ -46,7 +46,14 @@ class Timing:
 
 
 SIZES = (Case("diffuse", 20_000, 128), Case("diffuse", 50_000, 512), Case("diffuse", 100_000, 128))
-KINDS = tuple(Case(kind, 20_000, 128) for kind in ("classes", "tight classes", "collapsed", "duplicates", "rectified"))
+KINDS = tuple(
+    Case(kind, 20_000, 128)
+    for kind in (
+        *("classes", "tight classes", "collapsed", "duplicates", "rectified", "heavy-tailed", "rank 2", "rank 8"),
+        *("int8", "bfloat16", "identities", "offset"),
+    )
+)
+LARGE = tuple(Case(kind, 100_000, 128) for kind in ("tight classes", "collapsed", "classes"))
 
 
 def make_rows(case: Case) -> Matrix:
@@ -66,6 +73,26 @@ def make_rows(case: Case) -> Matrix:
         case "rectified":
             mixing = random.standard_normal((20, case.width), dtype=np.float32)
             return (noise[:, :20] @ mixing).clip(min=0)
+        case "heavy-tailed":
+            return random.standard_t(1.0, (case.n_rows, case.width)).astype(np.float32)
+        case "rank 2" | "rank 8":
+            rank = int(case.kind[-1])
+            return noise[:, :rank] @ random.standard_normal((rank, case.width), dtype=np.float32)
+        case "int8":
+            return np.round(32 * (centers + np.float32(0.05) * noise)).clip(-127, 127)
+        case "bfloat16":
+            bits = (centers + np.float32(0.02) * noise).view(np.uint32) + np.uint32(1 << 15)
+            return (bits & np.uint32(0xFFFF0000)).view(np.float32)
+        case "identities":
+            people = random.standard_normal((case.n_rows // 20, case.width), dtype=np.float32)
+            return (
+                centers[:1]
+                + np.float32(0.2) * people[random.integers(0, len(people), case.n_rows)]
+                + np.float32(0.01) * noise
+            )
+        case "offset":
+            mixing = random.standard_normal((20, case.width), dtype=np.float32)
+            return np.float32(3) * centers[:1] + noise[:, :20] @ mixing / 5
         case _:
             return noise
 

@@ -32,6 +32,7 @@ def test_memory_is_measured_beyond_what_was_there():
 def test_bench_writes_its_numbers(tmp_path, monkeypatch):
     monkeypatch.setattr(search, "SIZES", (search.Case("diffuse", 300, 8),))
     monkeypatch.setattr(search, "KINDS", ())
+    monkeypatch.setattr(search, "LARGE", ())
     monkeypatch.setattr(peers, "QUICK_SETS", ())
     monkeypatch.setattr(sys, "argv", ["benchmarks", "--quick", "--json", str(tmp_path / "bench.json")])
     main()
@@ -45,6 +46,7 @@ def test_bench_writes_its_numbers(tmp_path, monkeypatch):
 def test_the_whole_bench_holds_shards_and_on_a_gpu_studies(tmp_path, monkeypatch, capsys, with_gpu):
     monkeypatch.setattr(search, "SIZES", ())
     monkeypatch.setattr(search, "KINDS", ())
+    monkeypatch.setattr(search, "LARGE", ())
     monkeypatch.setattr(peers, "SETS", ())
     monkeypatch.setattr(shards, "time_shards", lambda: shards.ShardsTiming(3_000_000, 128, 9, 5, 110.0, 50.0))
     monkeypatch.setattr(measure, "has_cuda", lambda: with_gpu)

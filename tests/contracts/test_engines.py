@@ -28,6 +28,7 @@ CPU_ENGINES: dict[str, Engine] = {
     "pilot": CpuEngine(),
     **{f"numpy {dtype.__name__}": CpuEngine(NumpyArithmetic(dtype)) for dtype in (np.float32, np.float64)},
     **{f"torch {dtype}": CpuEngine(TorchArithmetic(torch, dtype)) for dtype in DTYPES},
+    **{f"centred {dtype}": CpuEngine(centred=dtype) for dtype in cpu.CENTRED_TYPES},
 }
 SEARCHERS: dict[str, Searcher] = {
     "the door": find_neighbors,

@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import math
 import os
 import sys
 import time
@@ -17,16 +18,33 @@ import numpy.typing as npt
 from ruler.core.precision import full_precision
 from ruler.core.progress import show_progress
 from ruler.core.types import Neighbors
+from ruler.neighbors.centred import CentredArithmetic
 from ruler.neighbors.engines import Request
-from ruler.neighbors.first_pass import TILE_ROWS, Problem, Run, Shortlist, TileStore, count_pairs, scan
+from ruler.neighbors.first_pass import (
+    TILE_ROWS,
+    Candidates,
+    Plan,
+    Problem,
+    Run,
+    Shortlist,
+    TileStore,
+    count_pairs,
+    scan,
+)
+from ruler.neighbors.layout import WORTH_CENTRING, Clusters, Layout, find_clusters
 from ruler.neighbors.recheck import BestRows, recheck
 from ruler.neighbors.rows import DistinctRows, UnitRows, group_identical, list_neighbors
-from ruler.neighbors.tiles import SUB_BLOCK, Arithmetic, NumpyArithmetic, TorchArithmetic
+from ruler.neighbors.tiles import Arithmetic, NumpyArithmetic, TorchArithmetic
 
 _MOST_THREADS = 16
 _WORTH_IMPORTING_TORCH = 4e9  # multiply-adds; under it importing torch costs more than it saves
 _PILOT_QUERIES = 128
 _PILOT_TILES = 16
+_PILOT_CENTRED = 3
+FEWEST_CENTRED_ROWS = 8192
+MOST_CENTRES = 64
+CENTRED_TYPES = ("bfloat16", "float32")
+_CENTRED_OVER_PLAIN = 1.15  # measured cost of a centred tile pair in units of a plain one
 _TIMINGS = 4
 _FLOAT64_OVER_FLOAT32 = 2.2  # measured cost of a float64 tile pair in units of a float32 one
 _RECHECK_OVER_SCAN = 1.5  # measured cost of rechecking every sub-block in units of a float64 scan
@@ -38,9 +56,11 @@ class CpuEngine:
 
     Args:
         arithmetic: Of the first pass; None lets a pilot on the data choose. The answer does not depend on it.
+        centred: "bfloat16" or "float32" lays rows out by cluster, in this precision, whatever it costs; needs torch.
     """
 
     arithmetic: Arithmetic | None = None
+    centred: str | None = None
 
     def is_usable_for(self, request: Request) -> bool:
         """Whether no CUDA device is named or holds the data."""
@@ -51,7 +71,7 @@ class CpuEngine:
         base = UnitRows.read(request.base, request.names[1])
         queries = base if request.is_self else UnitRows.read(request.queries, request.names[0])
         request.check_shapes(queries.matrix.shape, base.matrix.shape)
-        torch = load_torch_if_worthwhile(len(queries) * len(base) * base.width)
+        torch = load_torch_if_worthwhile(math.inf if self.centred else len(queries) * len(base) * base.width)
         with thread_pool(torch) as pool:
             base_set = DistinctRows.choose(base, group_identical(base, pool.map))
             query_set = base_set
@@ -62,9 +82,17 @@ class CpuEngine:
             problem = Problem(query_set.rows, base_set.rows, k, request.is_self)
             best = BestRows(len(problem.queries), k)
             if k > 0:
-                arithmetic = self.arithmetic or pool.submit(choose_arithmetic, problem, torch).result()
-                run_passes(problem, arithmetic, best, map if arithmetic.has_own_threads else pool.map)
+                plan = pool.submit(self._choose_plan, problem, torch).result()
+                run_passes(problem, plan, best, map if plan.arithmetic.has_own_threads else pool.map)
         return list_neighbors(best.neighbors, query_set, base_set, k=request.k, exclude_self=request.exclude_self)
+
+    def _choose_plan(self, problem: Problem, torch: Any) -> Plan:
+        if self.arithmetic is not None:
+            return Plan.plain(problem, self.arithmetic)
+        if self.centred is None:
+            return choose_plan(problem, torch)
+        clusters = find_clusters(problem.base, _count_centres(problem), problem.k)
+        return Plan(CentredArithmetic(torch, self.centred, clusters.centres), *_lay_out(problem, clusters))
 
 
 def search_both(queries: npt.NDArray[Any], base: npt.NDArray[Any], *, k: int) -> tuple[Neighbors, Neighbors]:
@@ -79,9 +107,9 @@ def search_both(queries: npt.NDArray[Any], base: npt.NDArray[Any], *, k: int) ->
         ours = Problem(first.rows, second.rows, min(k, len(second.rows)), False)
         theirs = Problem(second.rows, first.rows, min(k, len(first.rows)), False)
         found, mirrored = BestRows(len(first.rows), ours.k), BestRows(len(second.rows), theirs.k)
-        arithmetic = pool.submit(choose_arithmetic, ours, torch).result()
-        run = map if arithmetic.has_own_threads else pool.map
-        run_passes(ours, arithmetic, found, run, mirror=(theirs, mirrored))
+        plan = pool.submit(choose_plan, ours, torch).result()
+        run = map if plan.arithmetic.has_own_threads else pool.map
+        run_passes(ours, plan, found, run, mirror=(theirs, mirrored))
     return (
         list_neighbors(found.neighbors, first, second, k=min(k, len(base)), exclude_self=False),
         list_neighbors(mirrored.neighbors, second, first, k=min(k, len(queries)), exclude_self=False),
@@ -113,22 +141,80 @@ def thread_pool(torch: Any) -> Iterator[ThreadPoolExecutor]:
         torch.set_num_threads(n_threads)
 
 
-def choose_arithmetic(problem: Problem, torch: Any) -> Arithmetic:
-    """The arithmetic with the least expected time: its scan, plus rechecking what its precision cannot tell apart."""
+def choose_plan(problem: Problem, torch: Any) -> Plan:
+    """The arithmetic and order of rows with the least expected time.
+
+    That is the time of a scan, plus rechecking what its precision cannot tell apart.
+    """
     choices: list[Arithmetic] = [NumpyArithmetic(np.float32), NumpyArithmetic(np.float64)]
     if torch is not None:
         choices = [TorchArithmetic(torch, dtype) for dtype in ("bfloat16", "float32", "float64")]
     *coarse, finest = choices
     if len(problem.base) <= TILE_ROWS:
-        return finest
+        return Plan.plain(problem, finest)
     pilot = _draw_pilot(problem)
     scan_s = {one: _time_pair(one, problem) for one in coarse}
     scan_s[finest] = _FLOAT64_OVER_FLOAT32 * scan_s[coarse[-1]]
     n_sides = 2.0 if problem.is_self else 1.0  # mirrored pairs are scanned once
     recheck_s = n_sides * _RECHECK_OVER_SCAN * scan_s[finest]
-    expected_s = {one: scan_s[one] + _count_candidates(one, pilot) * recheck_s for one in coarse}
+    expected_s = {one: scan_s[one] + _count_candidates(Plan.plain(pilot, one), pilot) * recheck_s for one in coarse}
     expected_s[finest] = scan_s[finest]
-    return min(expected_s, key=expected_s.__getitem__)
+    best = min(expected_s, key=expected_s.__getitem__)
+    plan = Plan.plain(problem, best)
+    if torch is None or len(problem.base) < FEWEST_CENTRED_ROWS:
+        return plan
+    return _choose_centred(problem, torch, plan, expected_s[best], [scan_s[one] for one in coarse], recheck_s)
+
+
+def _choose_centred(
+    problem: Problem, torch: Any, best: Plan, best_s: float, scans_s: list[float], recheck_s: float
+) -> Plan:
+    """Rows laid out by cluster where they have clusters and that takes less time than ``best``."""
+    clusters = find_clusters(problem.base, _count_centres(problem), problem.k)
+    if clusters.spread >= WORTH_CENTRING:
+        return best
+    layouts = None
+    for dtype, scan_s in zip(CENTRED_TYPES, scans_s, strict=True):
+        expected_s = _CENTRED_OVER_PLAIN * clusters.needed * scan_s
+        if expected_s < best_s:
+            layouts = layouts or _lay_out(problem, clusters)
+            plan = Plan(CentredArithmetic(torch, dtype, clusters.centres), *layouts)
+            expected_s += _count_centred(problem, plan) * recheck_s
+            best, best_s = (plan, expected_s) if expected_s < best_s else (best, best_s)
+    return best
+
+
+def _count_centres(problem: Problem) -> int:
+    return min(MOST_CENTRES, max(1, len(problem.base) // TILE_ROWS))
+
+
+def _lay_out(problem: Problem, clusters: Clusters) -> tuple[Layout, Layout]:
+    base = clusters.assign(problem.base, TILE_ROWS)
+    return base if problem.is_self else clusters.assign(problem.queries, TILE_ROWS), base
+
+
+def _count_centred(problem: Problem, plan: Plan) -> float:
+    """`_count_candidates` of a few queries of a few tiles, each in the tiles of its own cluster."""
+    tiles = np.unique(np.linspace(0, len(plan.queries) - 1, _PILOT_CENTRED).astype(np.int64))
+    base = TileStore(problem.base, plan.arithmetic, plan.base)
+    n_candidates, n_queries = 0.0, 0
+    for tile in tiles:
+        start, stop = plan.queries.span(int(tile))
+        rows = np.unique(np.linspace(start, stop - 1, _PILOT_QUERIES // len(tiles)).astype(np.int64))
+        cluster = int(plan.queries.clusters[tile])
+        every = np.flatnonzero(plan.base.clusters == cluster)
+        near = (
+            every[np.unique(np.linspace(0, len(every) - 1, _PILOT_CENTRED).astype(np.int64))] if len(every) else every
+        )
+        queries = plan.arithmetic.make_tile(problem.queries.take(plan.queries.numbers(rows)), cluster=cluster)
+        shortlist = Shortlist(len(rows), problem.k + problem.is_self)  # one more: a query meets itself
+        for j in near.tolist():
+            maxima, _ = plan.arithmetic.multiply(queries, base.get(j), is_diagonal=False, both_sides=False)
+            shortlist.add(0, plan.base.first_block(j), maxima)
+        beyond = len(shortlist.take()) - (problem.k + problem.is_self) * len(rows)
+        n_candidates += max(0, beyond) * len(every) / max(1, len(near))
+        n_queries += len(rows)
+    return n_candidates / n_queries / problem.n_blocks
 
 
 def _draw_pilot(problem: Problem) -> Problem:
@@ -152,41 +238,40 @@ def _time_pair(arithmetic: Arithmetic, problem: Problem) -> float:
     return min(times_s)
 
 
-def _count_candidates(arithmetic: Arithmetic, pilot: Problem) -> float:
+def _count_candidates(plan: Plan, pilot: Problem) -> float:
     """Sub-blocks per query that stay candidates beyond the fewest possible, as a share of all sub-blocks."""
-    queries, base = TileStore(pilot.queries, arithmetic), TileStore(pilot.base, arithmetic)
+    queries, base = (
+        TileStore(pilot.queries, plan.arithmetic, plan.queries),
+        TileStore(pilot.base, plan.arithmetic, plan.base),
+    )
     k = min(pilot.k + 1, pilot.n_blocks)  # one more: a query may meet itself
     shortlist = Shortlist(len(pilot.queries), k)
-    for j in range(len(base)):
-        maxima, _ = arithmetic.multiply(queries.get(0), base.get(j), is_diagonal=False, both_sides=False)
-        shortlist.add(0, j * TILE_ROWS // SUB_BLOCK, maxima)
+    for j in range(len(plan.base)):
+        maxima, _ = plan.arithmetic.multiply(queries.get(0), base.get(j), is_diagonal=False, both_sides=False)
+        shortlist.add(0, plan.base.first_block(j), maxima)
     return max(0.0, (len(shortlist.take()) / len(pilot.queries) - k) / pilot.n_blocks)
 
 
 def run_passes(
-    problem: Problem,
-    arithmetic: Arithmetic,
-    best: BestRows,
-    run: Run,
-    *,
-    mirror: tuple[Problem, BestRows] | None = None,
+    problem: Problem, plan: Plan, best: BestRows, run: Run, *, mirror: tuple[Problem, BestRows] | None = None
 ) -> None:
     """Scan all tile pairs and recheck what they leave, into ``best``.
 
     ``mirror`` is the search the other way round, if it is wanted too.
     """
-    sought = [(problem, best, Shortlist(len(problem.queries), problem.k))]
+    sought = [(problem, best, Shortlist(len(problem.queries), problem.k), plan.queries, plan.base)]
     if mirror is not None:
-        sought.append((*mirror, Shortlist(len(mirror[0].queries), mirror[0].k)))
+        sought.append((*mirror, Shortlist(len(mirror[0].queries), mirror[0].k), plan.base, plan.queries))
 
     def look_again() -> None:
-        for one, found, shortlist in sought:
-            recheck(one, shortlist.take(), found, arithmetic, run)
-            shortlist.raise_to(found.similarity)
+        for one, found, shortlist, queries, base in sought:
+            taken = shortlist.take()
+            candidates = Candidates(queries.numbers(taken.rows), taken.blocks, taken.upper)
+            recheck(one, base, candidates, found, plan.arithmetic, run)
+            shortlist.raise_to(found.similarity if queries.order is None else found.similarity[queries.order])
 
-    with show_progress("searching neighbours", count_pairs(problem)) as advance:
-        shortlists = [shortlist for _, _, shortlist in sought]
-        other = shortlists[1] if mirror else None
-        for _ in scan(problem, arithmetic, shortlists[0], run, on_done=advance, mirror=other):
+    with show_progress("searching neighbours", count_pairs(problem, plan)) as advance:
+        other = sought[1][2] if mirror else None
+        for _ in scan(problem, plan, sought[0][2], run, on_done=advance, mirror=other):
             look_again()
     look_again()

@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ruler.core.types import FloatArray, IndexArray
+from ruler.neighbors.layout import Layout, find_needed, measure_reach
 from ruler.neighbors.rows import UnitRows
-from ruler.neighbors.tiles import SUB_BLOCK, Arithmetic, Maxima, Tile
+from ruler.neighbors.tiles import SUB_BLOCK, Arithmetic, Maxima
 
 Run = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
 """`map`, or the `map` of a thread pool."""
@@ -43,6 +44,32 @@ class Problem:
     def n_blocks(self) -> int:
         """Number of sub-blocks of the base."""
         return -(-len(self.base) // SUB_BLOCK)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a problem is searched: the arithmetic of the first pass, and the order of the rows of both sides.
+
+    Args:
+        arithmetic: A `CentredArithmetic` where rows are laid out by cluster.
+        queries: Their tiles.
+        base: Its tiles; the same object in a self search.
+    """
+
+    arithmetic: Any
+    queries: Layout
+    base: Layout
+
+    @classmethod
+    def plain(cls, problem: Problem, arithmetic: Arithmetic) -> "Plan":
+        """All rows as they stand."""
+        base = Layout.plain(len(problem.base), TILE_ROWS)
+        return cls(arithmetic, base if problem.is_self else Layout.plain(len(problem.queries), TILE_ROWS), base)
+
+    @property
+    def is_centred(self) -> bool:
+        """Whether tiles belong to clusters, so that angles can rule out pairs of them."""
+        return self.base.order is not None
 
 
 @dataclass(frozen=True)
@@ -137,35 +164,33 @@ class Shortlist:
 class TileStore:
     """Tiles of one set of rows, the latest ones kept."""
 
-    def __init__(self, rows: UnitRows, arithmetic: Arithmetic) -> None:
-        self._rows, self._arithmetic = rows, arithmetic
-        self._tiles: OrderedDict[int, Tile] = OrderedDict()
+    def __init__(self, rows: UnitRows, arithmetic: Any, layout: Layout) -> None:
+        self._rows, self._arithmetic, self.layout = rows, arithmetic, layout
+        self._tiles: OrderedDict[int, Any] = OrderedDict()
         self._lock = threading.Lock()
         self._n_bytes = 0
 
-    def __len__(self) -> int:
-        return -(-len(self._rows) // TILE_ROWS)
-
-    def get(self, number: int) -> Tile:
-        """The tile of rows ``number * TILE_ROWS`` and on."""
+    def get(self, number: int) -> Any:
+        """A tile as the arithmetic stores it."""
         with self._lock:
             if number in self._tiles:
                 self._tiles.move_to_end(number)
                 return self._tiles[number]
-        start = number * TILE_ROWS
-        tile = self._arithmetic.make_tile(self._rows.block(start, min(start + TILE_ROWS, len(self._rows))))
+        tile = self._arithmetic.make_tile(
+            self.layout.read(self._rows, number), cluster=int(self.layout.clusters[number])
+        )
         with self._lock:
             if number not in self._tiles:  # another thread may have made it meanwhile
                 self._tiles[number] = tile
-                self._n_bytes += tile.values.nbytes
+                self._n_bytes += tile.nbytes
             while self._n_bytes > _CACHE_BYTES and len(self._tiles) > 1:
-                self._n_bytes -= self._tiles.popitem(last=False)[1].values.nbytes
+                self._n_bytes -= self._tiles.popitem(last=False)[1].nbytes
         return tile
 
 
 def scan(
     problem: Problem,
-    arithmetic: Arithmetic,
+    plan: Plan,
     shortlist: Shortlist,
     run: Run,
     *,
@@ -175,10 +200,11 @@ def scan(
     """Multiply all tile pairs into the shortlist; yields when a shortlist is full, so that it can be emptied.
 
     Each product also serves the base rows as queries: in a self search in the same shortlist, else in ``mirror``.
+    Clusters are searched in themselves first; what that finds rules out most pairs of tiles of different clusters.
     """
     mirror = shortlist if problem.is_self else mirror
-    queries = TileStore(problem.queries, arithmetic)
-    base = queries if problem.is_self else TileStore(problem.base, arithmetic)
+    queries = TileStore(problem.queries, plan.arithmetic, plan.queries)
+    base = queries if problem.is_self else TileStore(problem.base, plan.arithmetic, plan.base)
     stop = threading.Event()
 
     def multiply(pairs: list[tuple[int, int]]) -> int:
@@ -188,29 +214,63 @@ def scan(
             is_diagonal = problem.is_self and i == j
             both_sides = mirror is not None and not is_diagonal
             tiles = queries.get(i), base.get(j)
-            ours, theirs = arithmetic.multiply(*tiles, is_diagonal=is_diagonal, both_sides=both_sides)
-            shortlist.add(i * TILE_ROWS, j * TILE_ROWS // SUB_BLOCK, ours)
+            ours, theirs = plan.arithmetic.multiply(*tiles, is_diagonal=is_diagonal, both_sides=both_sides)
+            shortlist.add(plan.queries.span(i)[0], plan.base.first_block(j), ours)
             if mirror is not None and theirs is not None:
-                mirror.add(j * TILE_ROWS, i * TILE_ROWS // SUB_BLOCK, theirs)
+                mirror.add(plan.base.span(j)[0], plan.queries.first_block(i), theirs)
         return len(pairs)
 
+    # the more query tiles stay in memory while the base passes by, the less often it is read
+    n_fitting = _CACHE_BYTES // (2 * 4 * TILE_ROWS * problem.base.width)
+    n_resident = max(PANEL_TILES, min(MOST_RESIDENT_TILES, n_fitting))
+    n_left = count_pairs(problem, plan)
+    is_wanted = plan.queries.clusters[:, None] == plan.base.clusters
     try:
-        # the more query tiles stay in memory while the base passes by, the less often it is read
-        n_fitting = _CACHE_BYTES // (2 * 4 * TILE_ROWS * problem.base.width)
-        n_resident = max(PANEL_TILES, min(MOST_RESIDENT_TILES, n_fitting))
-        panels = list_panels(len(queries), len(base), problem.is_self, n_resident)
-        while wave := list(itertools.islice(panels, WAVE_PANELS)):
-            for n_pairs in run(multiply, wave):
-                on_done(n_pairs)
-            if shortlist.is_full or (mirror is not None and mirror.is_full):
-                yield
+        for is_last in (False, True) if plan.is_centred else (True,):
+            panels = list_panels(len(plan.queries), len(plan.base), problem.is_self, n_resident)
+            chosen = ([pair for pair in panel if is_wanted[pair]] for panel in panels)
+            while wave := list(itertools.islice(filter(None, chosen), WAVE_PANELS)):
+                for n_pairs in run(multiply, wave):
+                    n_left -= n_pairs
+                    on_done(n_pairs)
+                if shortlist.is_full or (mirror is not None and mirror.is_full):
+                    yield
+            if not is_last:
+                is_wanted = ~is_wanted & _find_needed_pairs(queries, base, plan.arithmetic, shortlist, mirror, run)
+        on_done(n_left)
     finally:
         stop.set()  # after an interrupt, running calls end at their next pair
 
 
-def count_pairs(problem: Problem) -> int:
-    """How many tile pairs the scan multiplies."""
-    n_queries, n_base = -(-len(problem.queries) // TILE_ROWS), -(-len(problem.base) // TILE_ROWS)
+def _find_needed_pairs(
+    queries: TileStore, base: TileStore, arithmetic: Any, shortlist: Shortlist, mirror: Shortlist | None, run: Run
+) -> npt.NDArray[np.bool_]:
+    """Pairs of tiles that angles do not rule out, (query tiles, base tiles): for either side, if both are searched."""
+
+    def reach(store: TileStore) -> FloatArray:
+        return np.array(
+            [measure_reach(arithmetic.cosines(store.get(i))[:, c]) for i, c in enumerate(store.layout.clusters)]
+        )
+
+    def needed(ours: TileStore, theirs: TileStore, floor: FloatArray) -> npt.NDArray[np.bool_]:
+        clusters, reached = theirs.layout.clusters, reach(theirs)
+
+        def find(tile: int) -> npt.NDArray[np.bool_]:
+            return find_needed(
+                arithmetic.cosines(ours.get(tile))[:, clusters], floor[slice(*ours.layout.span(tile))], reached
+            )
+
+        return np.array(list(run(find, range(len(ours.layout)))))
+
+    found = needed(queries, base, shortlist.floor)
+    if mirror is not None:
+        found = found | (found if mirror is shortlist else needed(base, queries, mirror.floor)).T
+    return found
+
+
+def count_pairs(problem: Problem, plan: Plan) -> int:
+    """How many tile pairs there are to multiply or to rule out."""
+    n_queries, n_base = len(plan.queries), len(plan.base)
     return n_queries * (n_queries + 1) // 2 if problem.is_self else n_queries * n_base
 
 

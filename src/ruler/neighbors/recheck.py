@@ -8,10 +8,12 @@ from ruler.core.arithmetic import iterate_blocks, similarity_of_unit_rows
 from ruler.core.checks import block_rows_for
 from ruler.core.types import FloatArray, IndexArray, Neighbors
 from ruler.neighbors.first_pass import Candidates, Problem, Run
-from ruler.neighbors.tiles import SUB_BLOCK, Arithmetic
+from ruler.neighbors.layout import Layout
+from ruler.neighbors.tiles import Arithmetic
 
 MOST_ROWS = 4096
 _FIRST_LOOK = 32
+_FEW_PER_QUERY = 3  # candidates: more are worth ranking first
 _UNDER_ALL = -1.5  # below every similarity, above what stands for the row itself
 
 
@@ -53,28 +55,55 @@ def _count_before(rows: IndexArray) -> IndexArray:
     return np.arange(len(rows)) - np.searchsorted(rows, rows)
 
 
-def recheck(problem: Problem, candidates: Candidates, best: BestRows, arithmetic: Arithmetic, run: Run) -> None:
-    """Merge into ``best`` whatever the candidate sub-blocks hold."""
-    slack = 4 * (problem.base.width + 4) * float(np.finfo(np.float64).eps)
+def recheck(
+    problem: Problem, layout: Layout, candidates: Candidates, best: BestRows, arithmetic: Arithmetic, run: Run
+) -> None:
+    """Merge into ``best`` whatever the candidate sub-blocks hold, the most promising of each query first.
+
+    Args:
+        problem: Whose queries the candidates name.
+        layout: Of the base rows, in sub-blocks.
+        candidates: What the first pass left.
+        best: What is known, by row of the problem.
+        arithmetic: Multiplies in float64.
+        run: Over threads.
+    """
+    if len(candidates) > _FEW_PER_QUERY * problem.k * best.n_queries:
+        order = np.lexsort((-candidates.upper, candidates.rows))
+        is_first = np.zeros(len(order), dtype=bool)
+        is_first[order[_count_before(candidates.rows[order]) < problem.k]] = True
+        _recheck(problem, layout, candidates.where(is_first), best, arithmetic, run)
+        known = best.similarity[:, -1] - _slack(problem)
+        candidates = candidates.where(~is_first & (candidates.upper >= known[candidates.rows]))
+    _recheck(problem, layout, candidates, best, arithmetic, run)
+
+
+def _slack(problem: Problem) -> float:
+    """How far float64 products may be from similarities."""
+    return 4 * (problem.base.width + 4) * float(np.finfo(np.float64).eps)
+
+
+def _recheck(
+    problem: Problem, layout: Layout, candidates: Candidates, best: BestRows, arithmetic: Arithmetic, run: Run
+) -> None:
     groups = _group_by_block(candidates)
-    peaks = np.empty(len(candidates))
-    for group, values in zip(
-        groups, run(lambda g: _products(problem, candidates, g, arithmetic).max(axis=1), groups), strict=True
-    ):
-        peaks[group] = values
-    kth_peak = _kth_largest(candidates.rows, peaks, problem.k, best.n_queries)
-    floor = np.maximum(np.maximum(best.similarity[:, -1], kth_peak) - slack, _UNDER_ALL)
-    kept = candidates.where(peaks >= floor[candidates.rows])
-    if not len(kept):
+    slack = _slack(problem)
+
+    def look(group: IndexArray) -> tuple[FloatArray, IndexArray, IndexArray, FloatArray]:
+        """The largest product of each candidate, and the pairs that are among the k best of their sub-block."""
+        products, rows, columns = _multiply(problem, layout, candidates, group, arithmetic)
+        peaks = products.max(axis=1)
+        bar = peaks if problem.k == 1 or len(columns) < problem.k else np.partition(products, -problem.k)[:, -problem.k]
+        row, column = np.nonzero(products >= np.maximum(bar - slack, _UNDER_ALL)[:, None])
+        return peaks, rows[row], columns[column], products[row, column]
+
+    if not groups:
         return
-
-    def find_pairs(group: IndexArray) -> tuple[IndexArray, IndexArray]:
-        rows = kept.rows[group]
-        row, column = np.nonzero(_products(problem, kept, group, arithmetic) >= floor[rows, None])
-        return rows[row], column + int(kept.blocks[group[0]]) * SUB_BLOCK
-
-    rows, columns = (np.concatenate(part) for part in zip(*run(find_pairs, _group_by_block(kept)), strict=True))
-    _merge_pairs(problem, best, rows, columns, run)
+    peaks, rows, columns, products = (np.concatenate(part) for part in zip(*run(look, groups), strict=True))
+    kth_peak = _kth_largest(candidates.rows[np.concatenate(groups)], peaks, problem.k, best.n_queries)
+    floor = np.maximum(best.similarity[:, -1], kth_peak) - slack
+    keep = products >= floor[rows]
+    _merge_pairs(problem, best, rows[keep], columns[keep], run)
 
 
 def _group_by_block(candidates: Candidates) -> list[IndexArray]:
@@ -84,16 +113,18 @@ def _group_by_block(candidates: Candidates) -> list[IndexArray]:
     return [group[start:stop] for group in groups for start, stop in iterate_blocks(len(group), MOST_ROWS)]
 
 
-def _products(problem: Problem, candidates: Candidates, group: IndexArray, arithmetic: Arithmetic) -> FloatArray:
-    """Float64 products of the group's queries with the rows of its sub-block, (len(group), rows of the block)."""
+def _multiply(
+    problem: Problem, layout: Layout, candidates: Candidates, group: IndexArray, arithmetic: Arithmetic
+) -> tuple[FloatArray, IndexArray, IndexArray]:
+    """Float64 products of the group's queries with the rows of its sub-block, and which rows these are."""
     rows = candidates.rows[group]
-    start = int(candidates.blocks[group[0]]) * SUB_BLOCK
-    stop = min(start + SUB_BLOCK, len(problem.base))
-    products = arithmetic.products(problem.queries.take(rows), problem.base.block(start, stop))
+    columns = layout.rows_of_block(int(candidates.blocks[group[0]]))
+    products = arithmetic.products(problem.queries.take(rows), layout.read_rows(problem.base, columns))
     if problem.is_self:
-        own = (rows >= start) & (rows < stop)
-        products[own, rows[own] - start] = -np.inf
-    return products
+        place = np.searchsorted(columns, rows).clip(max=len(columns) - 1)  # rows of a sub-block ascend
+        own = columns[place] == rows
+        products[own, place[own]] = -np.inf
+    return products, rows, columns
 
 
 def _kth_largest(rows: IndexArray, values: FloatArray, k: int, n_rows: int) -> FloatArray:

@@ -25,6 +25,11 @@ class Tile:
     values: Any
     rounding: float
 
+    @property
+    def nbytes(self) -> int:
+        """Memory that the tile takes."""
+        return int(self.values.nbytes)
+
     @classmethod
     def measure(cls, values: Any, lost: FloatArray) -> "Tile":
         """A tile from its values and what rounding took from each row."""
@@ -45,7 +50,7 @@ class Arithmetic(Protocol):
     name: str
     has_own_threads: bool
 
-    def make_tile(self, rows: FloatArray) -> Tile:
+    def make_tile(self, rows: FloatArray, cluster: int = 0) -> Tile:
         """Round float64 unit rows (n, p)."""
         ...
 
@@ -84,7 +89,7 @@ class NumpyArithmetic:
         self._dtype = dtype
         self._unit = float(np.finfo(dtype).eps) / 2
 
-    def make_tile(self, rows: FloatArray) -> Tile:
+    def make_tile(self, rows: FloatArray, cluster: int = 0) -> Tile:
         """Round float64 unit rows (n, p)."""
         values = rows.astype(self._dtype)
         return Tile.measure(values, rows - values.astype(np.float64))
@@ -130,7 +135,7 @@ class TorchArithmetic:
         self._unit = torch.finfo(accumulator).eps / 2
         self._buffers: dict[tuple[int, int, int], Any] = {}
 
-    def make_tile(self, rows: FloatArray) -> Tile:
+    def make_tile(self, rows: FloatArray, cluster: int = 0) -> Tile:
         """Round float64 unit rows (n, p)."""
         exact = self._torch.from_numpy(rows)
         values = exact.to(self._dtype)

@@ -27,6 +27,11 @@ def _clustered(rng: np.random.Generator, n: int, p: int) -> FloatArray:
     return rng.normal(size=(5, p))[rng.integers(0, 5, n)] + spread * rng.normal(size=(n, p))
 
 
+def _round_to_bfloat16(rows: FloatArray) -> FloatArray:
+    bits = rows.astype(np.float32).view(np.uint32) + np.uint32(1 << 15)
+    return (bits & np.uint32(0xFFFF0000)).view(np.float32).astype(np.float64)
+
+
 KINDS: dict[str, Callable[[np.random.Generator, int, int], FloatArray]] = {
     "random": lambda rng, n, p: rng.normal(size=(n, p)),
     "clustered": _clustered,
@@ -35,6 +40,11 @@ KINDS: dict[str, Callable[[np.random.Generator, int, int], FloatArray]] = {
     "discrete": lambda rng, n, p: rng.integers(-1, 2, size=(n, p)).astype(np.float64),
     "collapsed": lambda rng, n, p: np.ones((n, 1)) * rng.normal(size=p),
     "scaled_copies": lambda rng, n, p: rng.random((n, 1)) * rng.normal(size=p),
+    "heavy_tailed": lambda rng, n, p: rng.standard_t(1.0, size=(n, p)),
+    "low_rank": lambda rng, n, p: rng.normal(size=(n, 2)) @ rng.normal(size=(2, p)),
+    "quantised": lambda rng, n, p: np.round(8 * _clustered(rng, n, p)).clip(-127, 127),
+    "rounded": lambda rng, n, p: _round_to_bfloat16(_clustered(rng, n, p)),
+    "rectified": lambda rng, n, p: np.maximum(rng.normal(size=(n, 3)) @ rng.normal(size=(3, p)), 0.0),
 }
 """(generator, rows, columns) -> rows of a kind that has broken searches before."""
 

@@ -121,8 +121,10 @@ def find_clusters(rows: UnitRows, most: int, k: int) -> Clusters:
     best = centres = sample.mean(axis=0, keepdims=True)
     distances = _squared_distances(sample, centres).min(axis=1)
     spread = float(distances.mean())
-    while 2 * len(centres) <= most and np.count_nonzero(distances) > 4 * len(centres):
-        for _ in range(max(3, len(centres))):  # far from all others, as k-means++ draws them
+    for n_centres in (1 << level for level in range(2, most.bit_length())):
+        for _ in range(n_centres - len(centres)):  # far from all others, as k-means++ draws them
+            if not distances.any():
+                break
             new = sample[random.choice(len(sample), 1, p=distances / distances.sum())]
             centres = np.concatenate([centres, new])
             distances = np.minimum(distances, _squared_distances(sample, new)[:, 0])

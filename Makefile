@@ -9,7 +9,7 @@ ifneq ($(wildcard ../shared/data),)
 export RULER_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: setup demo test coverage check format docs notebooks bench slow mutants fuzz reliability dist try-dist lock clean
+.PHONY: setup demo test test-here test-cluster coverage check format docs notebooks bench slow mutants fuzz reliability dist try-dist lock clean
 
 setup: $(STAMP)
 
@@ -22,18 +22,27 @@ $(STAMP): pyproject.toml constraints.txt
 demo: setup
 	$(BIN)/ruler demo --out ruler-demo
 
-# Each worker begins with one half of the tests, in order: what the tests of a file share is then made once.
+# The cluster's tests wait more than they compute, so they run beside the others. Each worker begins with one half of the
+# tests, in order: what the tests of a file share is then made once. Commands that tests start share compiled modules.
+PYTEST = OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q
+DEFAULT = -n 2 --dist worksteal -m 'not slow and not gpu and not cluster'
+
 test: setup
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal -m 'not slow and not gpu and not cluster'
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m 'cluster and not slow' tests/cluster
+	@$(MAKE) --no-print-directory --jobs 2 --keep-going test-here test-cluster
+
+test-here:
+	$(PYTEST) $(DEFAULT)
+
+test-cluster:
+	$(PYTEST) -m 'cluster and not slow' tests/cluster
 
 # Lines and branches that no test of the default suite runs; fails under 92%.
 coverage: setup
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal -m 'not slow and not gpu and not cluster' --cov
+	$(PYTEST) $(DEFAULT) --cov
 
 slow: setup
 	$(BIN)/python -m pytest -q -m slow
-	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -q -n 2 --dist worksteal -m 'not slow and not gpu and not cluster' tests/laws tests/embeddings
+	HYPOTHESIS_PROFILE=explore $(PYTEST) $(DEFAULT) tests/laws tests/embeddings
 
 check: setup
 	$(BIN)/ruff check .

@@ -41,16 +41,22 @@ methods = ["half_ascent", "scrub"]
 forget_fractions = [0.05]
 seeds = [0]
 """
-LISTS = """
+SCRIPT = """
 import sys
+from contextlib import suppress
 from pathlib import Path
+from ruler.cli import main
+study, out = sys.argv[1:]
+sys.argv = ["ruler", "reproduce", study, "--jobs", "1", "--out", out]
+with suppress(SystemExit):
+    main()
 from ruler.data import DATASETS
 from ruler.experiment.run import RunSettings, run_studies
 from ruler.experiment.studies import STUDIES, choose_studies
 from ruler.unlearning import METHODS
 print(list(DATASETS), list(METHODS))
 print(list(STUDIES.values()))
-print(run_studies(choose_studies(sys.argv[1]), RunSettings(Path(sys.argv[2]))).n_new, "new")
+print(run_studies(choose_studies(study), RunSettings(Path(out))).n_new, "new")
 """
 
 
@@ -136,8 +142,7 @@ def package(tmp_path: Path) -> dict[str, str]:
 
 def test_a_study_file_names_a_method_and_a_dataset_of_another_package(tmp_path: Path, package: dict[str, str]) -> None:
     (tmp_path / "own.toml").write_text(STUDY)
-    words = ("reproduce", str(tmp_path / "own.toml"), "--jobs", "1", "--out", str(tmp_path / "out"))
-    command = [sys.executable, "-c", "from ruler.cli import main; main()", *words]
+    command = [sys.executable, "-c", SCRIPT, str(tmp_path / "own.toml"), str(tmp_path / "out")]
     done = subprocess.run(command, env=package, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "2 of 2 cells, 2 new" in done.stdout
@@ -145,10 +150,7 @@ def test_a_study_file_names_a_method_and_a_dataset_of_another_package(tmp_path: 
     assert set(rows.dataset) == {"clinic"}
     assert rows.m1["half_ascent"] != rows.m1["scrub"]
     assert 0 < rows.m4["half_ascent"] <= 1
-    lists = [sys.executable, "-c", LISTS, str(tmp_path / "own.toml"), str(tmp_path / "out")]
-    found, studies, n_new = subprocess.run(
-        lists, env=package, capture_output=True, text=True, check=True
-    ).stdout.splitlines()
+    found, studies, n_new = done.stdout.splitlines()[-3:]
     assert n_new == "0 new"  # resumes
     for name in ("'clinic'", "'half_ascent'"):
         assert name in found

@@ -163,7 +163,15 @@ def header_of_gigabytes_npy(folder: Path) -> list[str]:
 
 @reproducer
 def packed_npz(folder: Path) -> list[str]:
-    np.savez_compressed(folder / "forget.npz", values=np.zeros((1 << 20, 64)))
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": (1 << 20, 64)})
+    with (
+        zipfile.ZipFile(folder / "forget.npz", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
+        archive.open("values.npy", "w") as stream,
+    ):
+        stream.write(header.getvalue())
+        for _ in range(64):
+            stream.write(bytes(8 << 20))
     return audit(folder)
 
 

@@ -168,8 +168,8 @@ def unlearn(
     needed.
 
     Args:
-        method: ``gradient_ascent``, ``neggrad_plus``, ``fine_tuning``, ``scrub``, ``bad_teacher``, or one that your own
-            package or a call of ``ruler.unlearning.METHODS.register`` added.
+        method: A key of ``ruler.unlearning.METHODS`` (``docs/methods.md``), such as ``scrub``, ``salun`` or ``npo``;
+            your own package, or a call of ``METHODS.register``, may have added it.
         model: A torch classifier, masked or causal language model: inputs -> logits, or -> an output with ``.logits``.
         forget: Records to forget: a pair (X, y), ``MaskedSentences``, ``Completions``, a Dataset or a DataLoader.
             Fine-Tuning does not read it.

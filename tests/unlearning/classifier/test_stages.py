@@ -106,15 +106,14 @@ def follow_scrub(original: nn.Module, epochs: int, n_ascents: int) -> list[nn.Mo
 
 def test_scrub_alternates_and_rewinds_to_the_epoch_whose_forget_error_fits(model: nn.Module) -> None:
     nn.init.normal_(model[3].bias, std=0.5)  # type: ignore[index, arg-type]
-    plain = ScrubRewindSettings(batch_size=None, epochs=8, n_ascents=4, learning_rate=0.5)
+    known: dict[str, Any] = {"epochs": 8, "n_ascents": 4, "learning_rate": 0.5, "optimizer": "sgd", "momentum": 0.9}
+    plain = ScrubRewindSettings(batch_size=None, **known)
     epochs = follow_scrub(model, 8, 4)
     assert_alike(run("scrub_rewind", model, plain), epochs[-1], atol=5e-4)  # ascent widens rounding
     errors = [count_errors(one) for one in epochs]
     assert len(set(errors)) > 1
     for wanted in range(10):
-        settings = ScrubRewindSettings(
-            batch_size=None, epochs=8, n_ascents=4, learning_rate=0.5, forget_error=wanted / 9
-        )
+        settings = ScrubRewindSettings(batch_size=None, forget_error=wanted / 9, **known)
         gaps = [abs(error - wanted) for error in errors]
         last = max(place for place, gap in enumerate(gaps) if gap == min(gaps))
         assert_alike(run("scrub_rewind", model, settings), epochs[last], atol=5e-4)

@@ -29,6 +29,8 @@ class ScrubRewindSettings(ClassifierSettings):
             of equally near ones the last. None leaves that of the last epoch.
     """
 
+    optimizer: str = "adam"
+    momentum: float = 0.0
     n_ascents: int = 3
     entropy_weight: float = 0.99
     divergence_weight: float = 0.5
@@ -96,5 +98,5 @@ SCRUB_REWIND = Method(
     kind="classifier",
     formula="by turns -KL(forget), and gamma CE(retain) + alpha KL(retain), teacher: the original; then rewind",
     source="Kurmanji et al. 2023; SCRUB",
-    grid={"learning_rate": (5e-4, 5e-3, 0.01), "n_ascents": (3, 5)},
+    grid={"learning_rate": (1e-4, 5e-4, 1e-3), "n_ascents": (3, 5)},
 )

@@ -1,4 +1,5 @@
 from importlib.util import find_spec
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -48,6 +49,16 @@ def train(tmp_path, records):
         return trainer
 
     return run
+
+
+def test_the_best_checkpoint_is_audited_although_its_step_was(records):
+    from ruler.hooks.huggingface import AuditCallback
+
+    callback = AuditCallback(**records)
+    state = SimpleNamespace(is_world_process_zero=True, global_step=9, epoch=3.0, log_history=[])
+    for is_best in (False, False, True):
+        callback.on_train_end(SimpleNamespace(load_best_model_at_end=is_best), state, None, model=Classifier())
+    assert [line["step"] for line in state.log_history] == [9, 9]
 
 
 def test_a_trainer_is_audited_and_trains_as_without(train, records, tmp_path):

@@ -21,7 +21,10 @@ def test_a_step_is_audited_once_and_its_report_kept_saved_and_handed_on(model, r
     assert numbers["ruler/unlearned/forget_accuracy"] == audits.reports[0].outputs["unlearned"]["forget_accuracy"]
     assert audits.audit(model, 5)
     assert audits.audit(model, 5) == {}
+    first = audits.reports[5]
     assert seen == list(audits.reports.items())
+    assert audits.audit(model, 5, is_replaced=True)
+    assert audits.reports[5] is not first
     assert sorted(path.name for path in tmp_path.iterdir()) == ["step-0", "step-5"]
     assert [audits.is_due(n) for n in range(5)] == [False, False, True, False, True]
     assert not StepAudits(records).is_due(1)

@@ -65,9 +65,10 @@ class AuditCallback(TrainerCallback):  # type: ignore[misc,unused-ignore]
             self._note(state, self._audits.audit(model, state.global_step))
 
     def on_train_end(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
-        """Audit what came out."""
+        """Audit what came out, which may be the best checkpoint rather than the last step."""
         if state.is_world_process_zero:
-            self._note(state, self._audits.audit(model, state.global_step))
+            is_replaced = args.load_best_model_at_end
+            self._note(state, self._audits.audit(model, state.global_step, is_replaced=is_replaced))
 
     def _note(self, state: Any, numbers: dict[str, float]) -> None:
         if numbers:

@@ -26,8 +26,7 @@ def log_report(report: Report, *, step: int | None = None, run_id: str | None = 
     mlflow = load_optional("mlflow", "logging to MLflow")
     run_id = run_id or (mlflow.active_run() or mlflow.start_run()).info.run_id
     client = mlflow.MlflowClient()
-    for name, number in list_numbers(report, path).items():
-        client.log_metric(run_id, name, number, step=step)
+    mlflow.log_metrics(list_numbers(report, path), step=step, run_id=run_id)
     for name, text in (("verdict", report.verdict), ("reason", report.reason)):
         client.set_tag(run_id, f"{path}.{name}", show_text(text)[:_LONGEST_TAG])
     with tempfile.TemporaryDirectory() as folder:

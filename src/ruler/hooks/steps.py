@@ -98,9 +98,15 @@ class StepAudits:
         """Whether the model is to be audited after so many epochs."""
         return self.every_n_epochs is not None and n_epochs > 0 and n_epochs % self.every_n_epochs == 0
 
-    def audit(self, model: "torch.nn.Module", step: int) -> dict[str, float]:
-        """Audit the model, keep, save and hand on the report; its numbers, or none if this step was audited before."""
-        if step in self.reports:
+    def audit(self, model: "torch.nn.Module", step: int, *, is_replaced: bool = False) -> dict[str, float]:
+        """Audit the model, keep, save and hand on the report; its numbers, or none if this step was audited before.
+
+        Args:
+            model: As it is now.
+            step: Training steps done.
+            is_replaced: Its weights may be others than at this step, so that an earlier report does not count.
+        """
+        if step in self.reports and not is_replaced:
             return {}
         report = self.reports[step] = audit_models(model, **self.given)
         if self.folder is not None:

@@ -164,6 +164,9 @@ def test_first_page_is_the_same_without_scripts(open_report):
         == with_script.locator("#records-body tr").all_inner_texts()
     )
     assert not without.get_by_role("searchbox").first.is_visible()
+    for page, is_told in ((without, True), (with_script, False)):
+        page.emulate_media(media="print")
+        assert ("the first 25 are shown here" in page.inner_text("#records-caption")) == is_told
 
 
 def test_twenty_thousand_records_stay_swift(open_report):
@@ -180,6 +183,15 @@ def test_twenty_thousand_records_stay_swift(open_report):
     page.get_by_role("searchbox").fill("patient-19999")
     page.get_by_text("found among 20,000 records").wait_for()
     assert "patient-19999" in column(page, 1)
+    status = page.evaluate(  # in one go: laying out ten thousand rows takes its time
+        """() => {
+            dispatchEvent(new Event("beforeprint"));
+            const told = document.querySelector("[data-table=records] [role=status]").textContent;
+            dispatchEvent(new Event("afterprint"));
+            return told;
+        }"""
+    )
+    assert status == "1\u201310,000 of 20,000 records; the others are in the files beside this page"
 
 
 def test_nothing_can_be_sent_even_by_a_script(open_report):
@@ -221,6 +233,7 @@ def test_all_records_are_printed(open_report):
     page.locator("[data-table=records] [data-search]").fill("patient-00001")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert page.locator("[data-table=records] tbody tr").count() == 400
+    assert page.inner_text("[data-table=records] [role=status]") == "1\u2013400 of 400 records"
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert page.locator("[data-table=records] tbody tr").count() == 1
 

@@ -97,7 +97,8 @@
       if (!shown.length) return "None of " + all + " matches.";
       const span = (first + 1).toLocaleString("en") + "\u2013" + (first + nVisible).toLocaleString("en");
       const found = shown.length < nRows ? shown.length.toLocaleString("en") + " found among " + all : all;
-      return span + " of " + found;
+      const isCut = isPrinting && nVisible < shown.length;
+      return span + " of " + found + (isCut ? "; the others are in the files beside this page" : "");
     }
 
     headers.forEach((header, place) => {
@@ -117,10 +118,11 @@
     find("size").addEventListener("change", select);
     find("previous").addEventListener("click", () => { page -= 1; render(); });
     find("next").addEventListener("click", () => { page += 1; render(); });
-    addEventListener("beforeprint", () => { isPrinting = true; shown = order; page = 0; render(); });
+    addEventListener("beforeprint", () => { clearTimeout(waiting); isPrinting = true; shown = order; page = 0; render(); });
     addEventListener("afterprint", () => { isPrinting = false; select(); });
     root.querySelector(".controls").hidden = false;
     find("page-note").textContent = "; select a heading to sort by it";
+    find("page-note").className = "on-screen";
     render();
   }
 

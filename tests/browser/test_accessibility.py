@@ -8,6 +8,7 @@ import pytest
 from tests.auditing.report.factory import make_report
 
 import ruler
+from ruler.paper.compare.leaderboard import make_leaderboard
 
 pytestmark = pytest.mark.browser
 
@@ -36,23 +37,26 @@ def pages(tmp_path_factory) -> dict[str, Path]:
     random = np.random.default_rng(0)
     frame = pd.DataFrame(random.normal(size=(120, 3)), columns=["a", "b", "c"])
     frame.assign(sick=(frame["a"] > 0).astype(int)).to_csv(folder / "own.csv", index=False)
-    ruler.compare(
-        folder / "own.csv",
-        target="sick",
-        methods={"retrain": {}, "fine_tuning": {"epochs": 1}},
-        seeds=1,
-        training={"epochs": 2},
-        out=folder / "compared",
-        jobs=1,
-    )
+    for name, is_chosen in (("compared", False), ("chosen", True)):
+        ruler.compare(
+            folder / "own.csv",
+            target="sick",
+            methods={"retrain": {}, "fine_tuning": {"epochs": 1, "learning_rate": [1e-4, 1e-3]}, "ssd": {}},
+            choose=is_chosen,
+            seeds=1,
+            training={"epochs": 2},
+            out=folder / name,
+            jobs=1,
+        )
     return {
         "report": reports["before"].save(folder / "before") / "report.html",
         "changes": ruler.compare_reports(reports).save(folder / "changes.html"),
-        "compare": folder / "compared" / "compare.html",
+        "compare": folder / "chosen" / "compare.html",
+        "leaderboard": make_leaderboard([folder / "compared", folder / "chosen"], folder / "board"),
     }
 
 
-@pytest.mark.parametrize("name", ["report", "changes", "compare"])
+@pytest.mark.parametrize("name", ["report", "changes", "compare", "leaderboard"])
 def test_in_chromium(open_report, axe, pages, name):
     page = open_report(pages[name])
     assert find_faults(page, axe) == []

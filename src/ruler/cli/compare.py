@@ -14,7 +14,10 @@ _MISUSE = 2
 
 
 def compare(
-    source: Annotated[str, typer.Argument(help="A TOML file, a dataset (see `ruler data list`), or data of your own.")],
+    sources: Annotated[
+        list[str],
+        typer.Argument(metavar="SOURCE", help="A TOML file, a dataset (see `ruler data list`), or data of your own."),
+    ],
     target: Annotated[str | None, typer.Option(help="Column with the classes, of a file of your own.")] = None,
     forget: Annotated[
         str | None, typer.Option(help="Share to forget, such as 0.1; 'class == LABEL' or 'COLUMN == VALUE'.")
@@ -31,15 +34,28 @@ def compare(
     reports: Annotated[
         bool, typer.Option("--reports", help="Save the report of every audit too, linked from the page.")
     ] = False,
-    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("ruler-compare"),
+    leaderboard: Annotated[
+        bool, typer.Option("--leaderboard", help="One page over several comparisons: name their folders.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the results; ruler-compare, or ruler-leaderboard.")
+    ] = None,
 ) -> None:
     """Compare unlearning methods on one dataset: verdicts, what is left and kept, cost, and peers' metrics.
 
     The same command again resumes: what is finished is never run twice.
     """
+    if leaderboard:
+        from ruler.paper.compare.leaderboard import make_leaderboard
+
+        typer.echo(make_leaderboard(sources, out or Path("ruler-leaderboard")))
+        return
     from ruler.experiment.compare.settings import CompareSettings  # takes a second to load
     from ruler.paper.compare import run_comparison
 
+    if len(sources) > 1:
+        raise InputError(f"SOURCE must be one; got {len(sources)}. Give --leaderboard for a page over several folders.")
+    (source,), out = sources, out or Path("ruler-compare")
     given = {
         "target": target,
         "forget": None if forget is None else _read_forget(forget),

@@ -19,7 +19,7 @@ LEFT, RIGHT, TOP, LOW = 52.0, 790.0, 30.0, 400.0  # of the drawing of points
 _CHARACTER, _LINE = 6.7, 15.0  # of a label at 13 pixels
 _RINGS = (11.0, 20.0, 32.0, 46.0, 62.0, 80.0, 100.0, 124.0)  # distances at which a label is tried
 _ANGLES = (0, 180, 35, -35, 145, -145, 70, -70, 110, -110, 90, -90)
-_BEST_FIRST = ("erased", "inconclusive", "displaced", "residual", "damaged", "invalid", "failed")
+VERDICTS = ("erased", "inconclusive", "displaced", "residual", "damaged", "invalid", "failed")
 _SMALL = {"left": 30.0, "right": 214.0, "top": 8.0, "low": 92.0}  # one of many drawings of layers
 _AXIS = (230.0, 570.0)  # of ranks, between two columns of labels
 REFERENCES = ("original", "retrain")
@@ -68,7 +68,7 @@ def find_tones(runs: "pd.DataFrame") -> dict[str, str]:
     found = {}
     for title, part in runs.groupby("title", sort=False):
         counts = part["verdict"].value_counts()
-        found[str(title)] = max(counts.index, key=lambda verdict: (counts[verdict], _BEST_FIRST.index(verdict)))
+        found[str(title)] = max(counts.index, key=lambda verdict: (counts[verdict], VERDICTS.index(verdict)))
     return found
 
 
@@ -240,6 +240,7 @@ class RankDiagram:
     difference: float | None
     base: float
     height: float
+    p_value: float
     sentence: str
 
 
@@ -283,7 +284,7 @@ def draw_ranks(
     width = (_AXIS[1] - _AXIS[0]) / (len(titles) - 1) * found.critical_difference if has_test else None
     sentence = _say_ranks(found.p_value, found.critical_difference, found.n_blocks, blocks, absent)
     height = base + 12 + 18.0 * half
-    return RankDiagram(heading, tuple(entries), bars, ticks, width, base, height, sentence)
+    return RankDiagram(heading, tuple(entries), bars, ticks, width, base, height, found.p_value, sentence)
 
 
 def _say_ranks(p_value: float, difference: float, n_blocks: int, blocks: str, absent: list[str]) -> str:

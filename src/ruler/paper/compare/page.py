@@ -22,12 +22,17 @@ from ruler.paper.compare.figures import (
     draw_ranks,
     find_tones,
 )
-from ruler.paper.compare.table import OWN, describe
+from ruler.paper.compare.table import OWN, Measure, describe
 from ruler.paper.results import title_of
 from ruler.unlearning import METHODS
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_TEXTS = {
+    "title": Measure("Method", "The method and its settings."),
+    "verdicts": Measure("Verdicts", "How often the audit gave which verdict."),
+}
 
 
 def render_page(
@@ -37,49 +42,47 @@ def render_page(
     choices: "pd.DataFrame",
     settings: CompareSettings,
 ) -> str:
-    """The text of compare.html, one file whose content policy lets nothing out and runs only the script it carries."""
+    """The text of compare.html."""
+    places = runs[["seed", "draw"]].drop_duplicates().to_dict("records")
+    metrics, tones = settings.list_metrics(), find_tones(runs)
+    kept = "held_out_accuracy" if settings.family == "classifier" else "retain_accuracy"
+    return render(
+        "compare.html.j2",
+        settings=settings,
+        dataset=title_of(settings.dataset) if settings.path is None else settings.path.name,
+        n_forget=", ".join(sorted({f"{n:,.0f}" for n in runs["n_forget"].dropna()})),
+        places=places,
+        headline=_say_headline(runs),
+        verdicts=_list_verdicts(runs, table, places, ("left", kept, "cost")),
+        short=[describe(name).title for name in ("left", kept, "cost")],
+        is_reported=bool((runs["report"] != "").any()),
+        kept=draw_kept(table, tones, kept),
+        kept_title=describe(kept).title,
+        cost=draw_cost(table, tones),
+        layers=draw_layers(runs, tones),
+        ranks=[diagram for diagram in _rank(runs, tones, kept) if diagram is not None],
+        tones=list(dict.fromkeys(tones.values())),
+        numbers=show_numbers(table, _TEXTS, {name: describe(name) for name in (*OWN, *metrics)}),
+        estimates=_list_estimates(table, metrics),
+        missing=_list_missing(missing, runs["title"].nunique()),
+        choices=_list_choices(choices),
+        n_seen=int((runs.loc[runs["method"] == "original", "seen"] != "").sum()),
+        methods=[(title_of(name), METHODS[name]) for name in dict.fromkeys(runs["method"]) if name in METHODS],
+    )
+
+
+def render(template: str, **values: Any) -> str:
+    """The text of a page, one file whose content policy lets nothing out and runs only the script it carries."""
     from markupsafe import Markup
 
     templates = files("ruler.auditing.report").joinpath("templates")
     style = templates.joinpath("style.css").read_text(encoding="utf-8")
     style += files("ruler.paper.compare").joinpath("templates", "compare.css").read_text(encoding="utf-8")
     script = templates.joinpath("tables.js").read_text(encoding="utf-8")
-    hashes = {
-        f"{name}_hash": Markup("sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode())
-        for name, text in (("style", style), ("script", script))
-    }
-    places = runs[["seed", "draw"]].drop_duplicates().to_dict("records")
-    metrics, tones = settings.list_metrics(), find_tones(runs)
-    kept = "held_out_accuracy" if settings.family == "classifier" else "retain_accuracy"
-    page = (
-        _environment()
-        .get_template("compare.html.j2")
-        .render(
-            settings=settings,
-            dataset=title_of(settings.dataset) if settings.path is None else settings.path.name,
-            n_forget=", ".join(sorted({f"{n:,.0f}" for n in runs["n_forget"].dropna()})),
-            places=places,
-            headline=_say_headline(runs),
-            verdicts=_list_verdicts(runs, table, places, ("left", kept, "cost")),
-            short=[describe(name).title for name in ("left", kept, "cost")],
-            is_reported=bool((runs["report"] != "").any()),
-            kept=draw_kept(table, tones, kept),
-            kept_title=describe(kept).title,
-            cost=draw_cost(table, tones),
-            layers=draw_layers(runs, tones),
-            ranks=[diagram for diagram in _rank(runs, tones, kept) if diagram is not None],
-            tones=list(dict.fromkeys(tones.values())),
-            numbers=show_numbers(table, metrics),
-            estimates=_list_estimates(table, metrics),
-            missing=_list_missing(missing, runs["title"].nunique()),
-            choices=_list_choices(choices),
-            n_seen=int((runs.loc[runs["method"] == "original", "seen"] != "").sum()),
-            methods=[(title_of(name), METHODS[name]) for name in dict.fromkeys(runs["method"]) if name in METHODS],
-            style=Markup(style),
-            script=Markup(script),
-            **hashes,
-        )
-    )
+    for name, text in (("style", style), ("script", script)):
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        values |= {name: Markup(text), f"{name}_hash": Markup(f"sha256-{digest}")}
+    page = _environment().get_template(template).render(**values)
     return str(page).rstrip() + "\n"
 
 
@@ -103,7 +106,7 @@ def _environment() -> Any:
 
 
 def _name(metric: str) -> str:
-    return {"verdict": "Verdict", "intervals": "Intervals"}.get(metric) or describe(metric).title
+    return {"verdict": "Verdict", "intervals": "Intervals", "layers": "Layers"}.get(metric) or describe(metric).title
 
 
 def _list_missing(missing: "pd.DataFrame", n_models: int) -> list[tuple[str, str, str]]:
@@ -167,35 +170,28 @@ def _rank(runs: "pd.DataFrame", tones: Mapping[str, str], kept: str) -> Iterator
         yield draw_ranks(values, tones, describe(name).title, "runs", is_less_better=is_less_better)
 
 
-def show_numbers(table: "pd.DataFrame", metrics: tuple[str, ...]) -> PageTable:
-    """The means as a table that can be sorted."""
-    names = [name for name in (*OWN, *metrics) if not table[name].isna().all()]
+def show_numbers(table: "pd.DataFrame", texts: Mapping[str, Measure], numbers: Mapping[str, Measure]) -> PageTable:
+    """A table of methods that can be sorted: columns of texts, then of numbers; those without a number are left out."""
+    numbers = {name: measure for name, measure in numbers.items() if not table[name].isna().all()}
     columns = (
-        Column("title", "Method", "text", "The method and its settings.", 0),
-        Column("verdicts", "Verdicts", "text", "How often the audit gave which verdict.", 0),
-        *(
-            Column(name, describe(name).title, "number", describe(name).meaning, choose_digits(table[name]))
-            for name in names
-        ),
+        *(Column(name, one.title, "text", one.meaning, 0) for name, one in texts.items()),
+        *(Column(name, one.title, "number", one.meaning, choose_digits(table[name])) for name, one in numbers.items()),
     )
-    values = {"title": [*map(show_text, table["title"])], "verdicts": [*map(show_text, table["verdicts"])]}
-    numbers = {name: [None if math.isnan(one) else float(f"{one:.9g}") for one in table[name]] for name in names}
-    digits = {column.key: column.digits for column in columns}
-    cells = [
-        *values.values(),
-        *([format_number(one, digits[name]) for one in numbers[name]] for name in names),
-    ]
+    values: dict[str, list[Any]] = {name: [*map(show_text, table[name])] for name in texts}
+    for name in numbers:
+        values[name] = [None if math.isnan(one) else float(f"{one:.9g}") for one in table[name]]
+    cells = (
+        values[column.key]
+        if column.kind == "text"
+        else [format_number(one, column.digits) for one in values[column.key]]
+        for column in columns
+    )
     return PageTable(
         noun="method",
         n_rows=len(table),
         columns=columns,
         first=tuple(zip(*cells, strict=True)),
-        data={
-            "noun": "method",
-            "plain": [],
-            "columns": [vars(column) for column in columns],
-            "values": {**values, **numbers},
-        },
+        data={"noun": "method", "plain": [], "columns": [vars(column) for column in columns], "values": values},
         findings=(),
         is_clipped=False,
     )

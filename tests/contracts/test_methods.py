@@ -39,6 +39,7 @@ from ruler.unlearning import (
     unlearn,
 )
 from ruler.unlearning.classifier.ssd import sum_gradients
+from ruler.unlearning.distillation import make_random_teacher
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 PLUGIN = '''
@@ -97,12 +98,22 @@ def raises(before: nn.Module, after: nn.Module, records: Records) -> bool:
     return gaps[1] > gaps[0]
 
 
+def learns(before: nn.Module, after: nn.Module, records: Records) -> bool:
+    """From fresh weights, the retain records are learned."""
+    fresh = make_random_teacher(before, 100)
+    losses = [
+        functional.cross_entropy(model.eval()(records["retain"][0]), records["retain"][1]) for model in (fresh, after)
+    ]
+    return bool(losses[1] < 0.9 * losses[0])
+
+
 EDITS: dict[str, tuple[Any, dict[str, float]]] = {
     "ssd": (shrinks, {"threshold": 1.5}),
     "lfssd": (shrinks, {"threshold": 1.5}),
     "fisher": (shakes, {}),
     "woodfisher": (raises, {}),
     "newton": (raises, {}),
+    "short_retraining": (learns, {}),
 }
 """Methods that minimise no loss -> what they are to do, and settings under which it shows in a small model."""
 

@@ -71,7 +71,7 @@ def render_notebook(path: Path) -> str:
 
 def _render_output(output: dict[str, Any]) -> str:
     if output["output_type"] == "stream":
-        return f"```text\n{''.join(output['text']).rstrip()}\n```"
+        return _show_text("".join(output["text"]))
     data = output["data"]
     if "image/png" in data:
         alt = output["metadata"].get("alt", "Figure")
@@ -79,7 +79,11 @@ def _render_output(output: dict[str, Any]) -> str:
     if "text/html" in data:
         page = re.sub(r"\n\s*", " ", "".join(data["text/html"]))
         return f'<div class="notebook-output">{page}</div>'
-    return f"```text\n{''.join(data['text/plain'])}\n```"
+    return _show_text("".join(data["text/plain"]))
+
+
+def _show_text(text: str) -> str:
+    return f"``` {{ .text .no-copy .wrapped }}\n{text.rstrip()}\n```"
 
 
 def _list_verbs() -> str:
@@ -98,8 +102,8 @@ def _describe_verb(name: str, verb: Any) -> str:
         return "\n\n".join(inner)
     arguments = [one for one in verb.params if one.param_type_name == "argument"]
     options = [one for one in verb.params if one.param_type_name == "option" and one.name != "help"]
-    words = " ".join([name, *(one.name.upper() for one in arguments)])
-    parts = [f"## {name}", (verb.help or "").replace("\b", "").replace("\f", ""), f"```text\n{words} [OPTIONS]\n```"]
+    words = " ".join([name, *(one.name.upper() if one.required else f"[{one.name.upper()}]" for one in arguments)])
+    parts = [f"## {name}", _as_plain(verb.help), f"```text\n{words} [OPTIONS]\n```"]
     if arguments or options:
         rows = ["| word | meaning |", "|---|---|"]
         rows += [f"| `{one.name.upper()}` | {_as_cell(one.help)} |" for one in arguments]
@@ -110,8 +114,14 @@ def _describe_verb(name: str, verb: Any) -> str:
     return "\n\n".join(parts)
 
 
+def _as_plain(text: str | None) -> str:
+    """Help as Markdown that shows it to the letter, but for names of pages, which become links."""
+    shown = re.sub(r"([*_<|])", r"\\\1", (text or "").replace("\b", "").replace("\f", ""))
+    return re.sub(r"docs/([a-z\\_]+)\.md", lambda found: f"[{found[0]}]({found[1]}.md)".replace("\\_", "_"), shown)
+
+
 def _as_cell(text: str | None) -> str:
-    return " ".join((text or "").split()).replace("|", "\\|").replace("<", "&lt;")
+    return " ".join(_as_plain(text).split())
 
 
 def _show_example(epilog: str) -> str:

@@ -14,6 +14,9 @@ from mkdocs.commands.build import build
 from mkdocs.config import load_config
 from tests.test_docs import PAGES, ROOT
 
+from ruler import AuditSettings
+from ruler.embeddings.bundle.config import DataTable, EmbeddingsTable, EvidenceTable, ModelsTable
+
 WRITTEN = [*PAGES, *(ROOT / name for name in ("ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"))]
 FENCE = re.compile(r"^( *)(```|~~~).*?^\1\2$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
@@ -91,6 +94,26 @@ def test_every_verb_and_public_name_has_its_place(site: Path) -> None:
     assert "forget.*, retain.*, held_out.*" in words
     anchors = {anchor for page in read_pages(site).values() for anchor in page.anchors}
     assert [name for name in ruler.__all__ if f"ruler.{name}" not in anchors] == []
+
+
+def test_every_key_of_the_toml_file_is_in_the_reference() -> None:
+    tables = {"embeddings": EmbeddingsTable, "models": ModelsTable, "data": DataTable, "evidence": EvidenceTable}
+    wanted = {name: set(table.model_fields) for name, table in tables.items()}
+    wanted["settings"] = set(AuditSettings.__dataclass_fields__)
+    sections = re.split(r"^### ", (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    for section in sections[2:]:
+        name = section.split("]")[0].strip("[")
+        rows = [line.split("|")[1] for line in section.partition("\n## ")[0].splitlines() if line.startswith("| `")]
+        assert set(re.findall(r"`(\w+)`", " ".join(rows))) == wanted.pop(name), name
+    assert wanted == {}
+
+
+def test_settings_have_the_defaults_that_the_reference_shows() -> None:
+    text = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+    shown = dict(re.findall(r"^\| `(\w+)` \|([^|]*)\|", text.partition("### [settings]")[2], flags=re.MULTILINE))
+    for name, known in AuditSettings.__dataclass_fields__.items():
+        written = "" if known.default is None else str(known.default).lower()
+        assert shown[name].strip().strip('`"') == written, name
 
 
 def test_notebooks_and_named_pages_are_shown(site: Path) -> None:

@@ -555,7 +555,7 @@ def main(root: Path) -> None:
     os.environ["RULER_CACHE"] = os.environ["RULER_DATA"] = str(root / "cache")
     transformer_files()  # loads torch and transformers, which are no part of what is measured
     import ruler.auditing.models
-    import ruler.embeddings.bundle.config
+    import ruler.embeddings.bundle.loading
     import ruler.experiment.run  # noqa: F401
     from ruler.cli.app import make_app
 

@@ -165,7 +165,7 @@ def model_folder() -> Target:
 
 
 def groups(ending: str, write: Callable[[Path], object], container: Container | None = None) -> Target:
-    from ruler.embeddings.bundle.records import load_groups
+    from ruler.embeddings.bundle.groups import load_groups
 
     name = f"groups{ending}"
     files = collect(lambda folder: write(folder / name))

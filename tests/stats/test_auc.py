@@ -50,6 +50,16 @@ def test_many_labellings_at_once_are_the_same_as_one_by_one():
         assert found == pytest.approx(alone, rel=1e-9)
 
 
+def test_labellings_of_unequal_sizes_are_the_same_as_one_by_one():
+    rng = np.random.default_rng(1)
+    pool = ScorePool.of(rng.normal(size=30))
+    labels = np.arange(30) < rng.permutation(np.arange(2, 28))[:, None]
+    found = estimate_auc(pool, labels)
+    for row, effect, error in zip(labels, found.effect, found.standard_error, strict=True):
+        alone = estimate_auc(pool, row[None])
+        assert (effect, error) == (alone.effect[0], alone.standard_error[0])
+
+
 @pytest.mark.parametrize("levels", [None, 3])
 def test_placements_are_shares_of_pairs_and_give_delongs_covariance(levels):
     samples = [(draw(seed, 9, levels), draw(seed + 1, 14, levels)) for seed in (4, 6)]

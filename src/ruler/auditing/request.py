@@ -18,10 +18,10 @@ from ruler.embeddings.bundle.config import (
     Places,
     apply_to_each,
     list_places,
-    load_bundle,
     read_config,
 )
-from ruler.embeddings.bundle.records import load_groups
+from ruler.embeddings.bundle.groups import load_groups
+from ruler.embeddings.bundle.loading import load_bundle
 from ruler.embeddings.folders import load_model_folder
 from ruler.neighbors import Searcher, find_neighbors
 

@@ -14,73 +14,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ruler.auditing.contrasts import OWN
 from ruler.core.errors import FileFormatError, InputError, WriteError
 from ruler.core.optional import load_optional
 from ruler.core.readers.safety import reading_safely
 from ruler.experiment.cell import Outcome
+from ruler.experiment.columns import COLUMNS, FIRST_COLUMNS, LATER_COLUMNS, NUMERIC, ORDER
 from ruler.experiment.grid import CELL_VERSIONS, Cell
 from ruler.experiment.provenance import Provenance
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_CELL = {
-    "study": "TEXT NOT NULL",
-    "dataset": "TEXT NOT NULL",
-    "method": "TEXT NOT NULL",
-    "forget_fraction": "REAL NOT NULL",
-    "seed": "INTEGER NOT NULL",
-    "learning_rate": "REAL",
-    "batch_size": "INTEGER",
-    "forget_seed": "INTEGER NOT NULL",
-    "teacher_seed": "INTEGER",
-    "other_seed": "INTEGER",
-}
-_SCORES = {
-    "n_forget": "INTEGER",
-    **dict.fromkeys(("m1", "m2", "m2_mean_baseline", "m3", "m4", "mia"), "REAL"),
-    **dict.fromkeys(("forget_accuracy", "retain_accuracy", "test_accuracy"), "REAL"),
-}
-_CONTROLS = {
-    "m4_held_out": "REAL",
-    **dict.fromkeys(("m4_placebo", "m4_placebo_sd", "m4_placebo_low", "m4_placebo_high", "m4_placebo_p"), "REAL"),
-    "n_groups": "INTEGER",
-}
-_DECIDING = tuple(name for name, contrast in OWN.items() if contrast.decides)
-_AUDIT = {
-    **dict.fromkeys(("verdict", *(f"{name}_verdict" for name in _DECIDING), "seen"), "TEXT"),
-    **{f"{name}_{value}": "REAL" for name in _DECIDING for value in ("effect", "p_value")},
-    **dict.fromkeys(("damage_similarity", "damage_skill"), "REAL"),
-}
-_VARIANT = {"engine": "TEXT NOT NULL", "models": "TEXT NOT NULL"}
-_DIAGNOSTIC = {
-    "architecture": "TEXT NOT NULL DEFAULT 'tabular_mlp'",
-    "forget_choice": "TEXT NOT NULL DEFAULT 'random'",
-    "precision": "TEXT",
-    "size": "TEXT NOT NULL DEFAULT 'full'",
-    "model": "TEXT",
-    **_CONTROLS,
-    **_AUDIT,
-    **dict.fromkeys(("layers", "peers", "reasons", "recipe", "options", "choice"), "TEXT"),
-    **dict.fromkeys(("unlearning_s", "retraining_s"), "REAL"),
-}
-"""Later columns: a file that lacks some of them gets them when it is opened."""
-_PROVENANCE = {
-    "device": "TEXT",
-    "elapsed_s": "REAL",
-    **dict.fromkeys(("ruler_version", "commit", "torch_version", "machine", "finished_at"), "TEXT"),
-}
-_FIRST_COLUMNS = _CELL | _SCORES | _VARIANT | _PROVENANCE
-_COLUMNS = _FIRST_COLUMNS | _DIAGNOSTIC
-_NUMERIC = (
-    *("learning_rate", "batch_size", "teacher_seed", "other_seed", *_SCORES),
-    *(name for name, kind in _DIAGNOSTIC.items() if not kind.startswith("TEXT")),
-)
-_ORDER = (
-    *("study", "dataset", "forget_fraction", "forget_seed", "seed", "other_seed"),
-    *("method", "learning_rate", "teacher_seed", "architecture", "forget_choice"),
-)
 _PAUSE_S = 0.01
 _LOCKED = ("SQLITE_BUSY", "SQLITE_LOCKED")
 _UNWRITABLE = ("SQLITE_CANTOPEN", "SQLITE_FULL", "SQLITE_IOERR", "SQLITE_PERM", "SQLITE_READONLY")
@@ -96,7 +40,7 @@ def _quote(names: Sequence[str]) -> str:
 
 _SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS results (
-    key TEXT PRIMARY KEY, version INTEGER NOT NULL, {", ".join(f'"{name}" {kind}' for name, kind in _COLUMNS.items())}
+    key TEXT PRIMARY KEY, version INTEGER NOT NULL, {", ".join(f'"{name}" {kind}' for name, kind in COLUMNS.items())}
 );
 CREATE TABLE IF NOT EXISTS failures (
     key TEXT NOT NULL, error TEXT NOT NULL, details TEXT NOT NULL, finished_at TEXT NOT NULL
@@ -194,8 +138,8 @@ class ResultStore:
         """Add the columns that an earlier version did not have."""
         self._connection.execute("BEGIN IMMEDIATE")
         found = [row[1] for row in self._connection.execute("PRAGMA table_info(results)")]
-        if set(found) >= {"key", "version", *_FIRST_COLUMNS}:
-            for name, kind in _DIAGNOSTIC.items():
+        if set(found) >= {"key", "version", *FIRST_COLUMNS}:
+            for name, kind in LATER_COLUMNS.items():
                 if name not in found:
                     self._connection.execute(f'ALTER TABLE results ADD COLUMN "{name}" {kind}')
         self._connection.execute("COMMIT")
@@ -203,7 +147,7 @@ class ResultStore:
     def _has_schema(self) -> bool:
         found = [row[1] for row in self._connection.execute("PRAGMA table_info(results)")]
         things = self._connection.execute("SELECT type, name FROM sqlite_master WHERE type <> 'index'").fetchall()
-        return set(found) == {"key", "version", *_COLUMNS} and set(things) == _THINGS
+        return set(found) == {"key", "version", *COLUMNS} and set(things) == _THINGS
 
     def close(self) -> None:
         """Close the file."""
@@ -222,8 +166,8 @@ class ResultStore:
             return
         values: dict[str, Any] = asdict(outcome.cell) | outcome.scores | asdict(provenance)
         values |= {"elapsed_s": outcome.elapsed_s, "finished_at": _tell_time()}
-        row = [outcome.cell.key, outcome.cell.version, *(values.get(name) for name in _COLUMNS)]
-        names, marks = _quote(("key", "version", *_COLUMNS)), ", ".join("?" * len(row))
+        row = [outcome.cell.key, outcome.cell.version, *(values.get(name) for name in COLUMNS)]
+        names, marks = _quote(("key", "version", *COLUMNS)), ", ".join("?" * len(row))
         self._ask(f"INSERT OR IGNORE INTO results ({names}) VALUES ({marks})", row)
 
     def add_failures(self, cells: Sequence[Cell], error: str, details: str = "") -> None:
@@ -244,9 +188,9 @@ class ResultStore:
     def list_rows(self) -> list[tuple[Any, ...]]:
         """All rows of each engine's newest version in the file; older ones stay there, but no table may mix them."""
         query = f"""
-            SELECT {_quote(tuple(_COLUMNS))} FROM results
+            SELECT {_quote(tuple(COLUMNS))} FROM results
             JOIN (SELECT engine AS by, max(version) AS newest FROM results GROUP BY engine) ON engine IS by
-            WHERE version = newest ORDER BY {_quote(_ORDER)}
+            WHERE version = newest ORDER BY {_quote(ORDER)}
         """
         return self._ask(query)
 
@@ -310,8 +254,8 @@ def load_results(path: str | Path) -> "pd.DataFrame":
     if not path.is_file():
         raise InputError(f"path must be a results file; got {path}, which does not exist. Run `ruler reproduce` first.")
     with ResultStore(path) as store:
-        table: pd.DataFrame = pandas.DataFrame(store.list_rows(), columns=list(_COLUMNS))
+        table: pd.DataFrame = pandas.DataFrame(store.list_rows(), columns=list(COLUMNS))
     with reading_safely(path, "results file"):
-        for name in _NUMERIC:
+        for name in NUMERIC:
             table[name] = table[name].astype("int64" if name == "n_forget" else "float64")
     return table

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Mapping, Sized
 from contextlib import ExitStack
-from itertools import count
+from itertools import chain, count, repeat
 from typing import Any, NoReturn
 
 import numpy as np
@@ -95,9 +95,10 @@ def optimize(
             stack.enter_context(fused_rotation(model))
         stack.callback(_put_back, optimizer, [(module, module.training) for module in model.modules()])
         model.train()
-        others = [_cycle(stream) for stream in streams[1:]]
+        # without end: when an epoch of theirs is over the next one starts, freshly shuffled
+        others = [chain.from_iterable(repeat(stream)) for stream in streams[1:]]
         for epoch in track(range(1, settings.epochs + 1), "training", n_items=settings.epochs, is_shown=progress):
-            batches = _pace(_pair(streams[0], others), optimizer, rates)
+            batches = _pace(zip(streams[0], *others, strict=False), optimizer, rates)
             losses = _run_deferred(captured, batches, guard, epoch) if captured else _run(step, batches, guard, epoch)
             if not losses:
                 raise InputError(
@@ -129,17 +130,6 @@ def _open_streams(
             first = {"records_per_epoch": settings.records_per_epoch, "augment": settings.augment}
         streams.append(Batches(source, model, batch_size=settings.batch_size, seed=order_seed, name=name, **first))
     return streams
-
-
-def _cycle(batches: Batches) -> Iterator[Batch]:
-    """Batches without end: when an epoch is over the next one starts, freshly shuffled."""
-    while True:
-        yield from batches
-
-
-def _pair(first: Batches, others: list[Iterator[Batch]]) -> Iterator[tuple[Batch, ...]]:
-    for batch in first:
-        yield (batch, *(next(other) for other in others))
 
 
 def _list_rates(settings: TrainingSettings, epoch: Sized) -> Iterator[float] | None:

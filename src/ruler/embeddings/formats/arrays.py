@@ -155,15 +155,11 @@ def open_safetensors(path: Path, strata: str | None = None) -> Opened:
         else:
             text, ends = map_entry(name + _TEXT), map_entry(name + _ENDS)
             check_ends(ends, text.nbytes, name)
-            beside[field] = _split_text(text.tobytes(), ends, name)
+            whole, pairs = text.tobytes(), itertools.pairwise([0, *ends.tolist()])
+            beside[field] = pack_texts([whole[start:stop].decode() for start, stop in pairs], name)
     values = map_entry(matrix)
     is_half = header[matrix]["dtype"] == "BF16"
     return Opened(WidenedRows(values) if is_half else values, beside, metadata.get("layer"))
-
-
-def _split_text(text: bytes, ends: npt.NDArray[Any], name: str) -> npt.NDArray[np.str_]:
-    pairs = itertools.pairwise([0, *ends.tolist()])
-    return pack_texts([text[start:stop].decode() for start, stop in pairs], name)
 
 
 class WidenedRows:

@@ -48,8 +48,9 @@ def make_plan(student: "nn.Module", records: "Mapping[str, Source]", settings: M
     of_retain, of_forget = (sum_loss_gradients(student, pair) for pair in pairs)
     fresh = make_random_teacher(student, settings.seed).state_dict()
     paces = {name: torch.full_like(value, settings.slowness) for name, value in student.named_parameters()}
+    kernels = set(list_kernels(student))
     for name, value in student.named_parameters():
-        if name in list_kernels(student) and name in of_retain:
+        if name in kernels and name in of_retain:
             size = (of_retain[name] / len(pairs[0][1]) - of_forget[name] / len(pairs[1][1])).abs().flatten()
             least = size.topk(max(1, round(settings.share * len(size))), largest=False).indices
             is_least = torch.zeros_like(size, dtype=torch.bool).scatter(0, least, True).reshape(value.shape)

@@ -56,7 +56,7 @@ def test_the_fixture_saves_reports_where_asked(pytester, rows):
     )
     is_found = bool(entry_points(group="pytest11", name="ruler"))  # not in an older installation of this folder
     plugin = () if is_found else ("-p", "ruler.hooks.pytest_plugin")
-    result = pytester.runpytest_inprocess(*plugin, "--ruler-reports", "reports")
+    result = pytester.runpytest_subprocess(*plugin, "--ruler-reports", "reports")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*AssertionError: the verdict must be erased; got inconclusive."])
     saved = sorted(path.name for path in (pytester.path / "reports").iterdir())

@@ -16,7 +16,7 @@ from ruler.core.types import Embeddings, IndexArray, Predictions
 from ruler.experiment.cell import Scores, Workplace
 from ruler.experiment.compare.choice import Rehearsal, choose_settings, cut_rehearsal, rehearse
 from ruler.experiment.compare.data import CompareData, load_compared
-from ruler.experiment.compare.settings import list_needed
+from ruler.experiment.compare.kinds import list_needed
 from ruler.experiment.compare.trainers import ComparedClassifier, TimedTrainer, make_trainer
 from ruler.experiment.diagnostic.data import Completing
 from ruler.experiment.diagnostic.engine import (

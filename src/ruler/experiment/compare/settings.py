@@ -18,46 +18,19 @@ from ruler.core.registry import Registry
 from ruler.data import DATASETS, TabularSet
 from ruler.data.sources import resolve
 from ruler.experiment.compare.data import CompareData, hash_content, load_compared
+from ruler.experiment.compare.kinds import ANSWERS, ARCHITECTURES, FITTING, GIVEN, MEASURED, choose_batch
 from ruler.experiment.grid import Cell
 from ruler.experiment.run import resolve_model
 from ruler.experiment.settings import PAPER_FORGET_SEED
-from ruler.metrics.peers import PEERS, PREFIXES
+from ruler.metrics.peers import PEERS
 from ruler.models import MODELS
 from ruler.training.settings import TrainingSettings
 from ruler.unlearning import METHODS
 
 STUDY = "compare"
-_STATES = tuple(f"{side}_{what}" for side in ("forget", "retain", "held_out") for what in ("states", "groups"))
-_TOKENS = ("forget_tokens", "held_out_tokens", "forget_patches")
-_ANSWERS = ("paraphrased_tokens", "perturbed_tokens")
-_PREDICTIONS = tuple(
-    f"{side}_{what}" for side in ("forget", "retain", "held_out") for what in ("predictions", "labels")
-)
-GIVEN = {
-    "classifier": (*_PREDICTIONS, *_STATES, "weights", "relearn_accuracies", "device"),
-    "text": (*_STATES, "weights", "device"),
-    "prompts": (*_TOKENS, *_ANSWERS, "forget_states", "forget_groups", "weights"),
-}
-"""What a model gives to peers' metrics, by its name in `NEEDS`: classifiers, masked and causal language models."""
-MEASURED = {
-    "classifier": ("oracle_", "original_", "random_", "oracles_", "originals_"),
-    "text": ("oracle_", "original_"),
-    "prompts": ("oracle_", "original_"),
-}
-"""Whose numbers are measured besides. A method is repeated on other originals (``shadows_``) only for metrics that are
-named and need it."""
-FITTING = {
-    "classifier": ("any", "classifier"),
-    "text": ("any", "language"),
-    "prompts": ("any", "language", "preferences"),
-}
-"""Kinds of methods for each; retraining is the training of the original, whatever the model."""
 GRID = "*"
 """In a cell's options: the grid from which its settings are chosen."""
 
-_ARCHITECTURES = {"table": "tabular_mlp", "images": "small_cnn", "text": "bert_mlm", "prompts": "causal_lm"}
-_SMALLEST_BATCH, _STEPS = 16, 16
-_LARGEST_BATCH = {"images": 128, "text": 16, "prompts": 32}
 _COLUMNS = {
     "target": ("table",),
     **dict.fromkeys(("ids", "groups"), ("table", "prompts")),
@@ -177,7 +150,7 @@ class CompareSettings:
     def model(self) -> str:
         """The architecture, by default the first for the kind of data."""
         own = DATASETS[self.dataset].architectures if self.dataset in DATASETS and self.kind != "table" else ()
-        return self.architecture or (own[0] if own else _ARCHITECTURES[self.kind])
+        return self.architecture or (own[0] if own else ARCHITECTURES[self.kind])
 
     @property
     def path(self) -> Path | None:
@@ -217,7 +190,7 @@ class CompareSettings:
         """Names of the peers' metrics that are measured."""
         if self.metrics is not None:
             return tuple(self.metrics)
-        given = [name for name in GIVEN[self.family] if self.dataset in DATASETS or name not in _ANSWERS]
+        given = [name for name in GIVEN[self.family] if self.dataset in DATASETS or name not in ANSWERS]
         known = {prefix + name for prefix in ("", *MEASURED[self.family]) for name in given}
         return tuple(name for name, peer in PEERS.items() if known.issuperset(peer.needs))
 
@@ -285,19 +258,6 @@ def list_combinations(grid: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]
     return [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
 
 
-def choose_batch(n_train: int, kind: str = "table") -> int:
-    """Batch size of training and unlearning: 256 (images 128, prompts 32, texts 16), or a sixteenth of the records.
-
-    A sixteenth is at least 16.
-
-    Example:
-        >>> choose_batch(455), choose_batch(100_000)
-        (28, 256)
-    """
-    most = _LARGEST_BATCH.get("images" if kind == "faces" else kind, 256)
-    return min(most, max(_SMALLEST_BATCH, n_train // _STEPS))
-
-
 def _check_fields(given: Mapping[str, Any], kind: Any, what: str) -> None:
     known = Registry(f"{what}, by name,", {entry.name: None for entry in fields(kind) if entry.init})
     for name in given:
@@ -328,17 +288,3 @@ def read_settings(path: Path) -> CompareSettings:
         if values.get(name) and (path.parent / values[name]).exists():
             values[name] = str(path.parent / values[name])
     return CompareSettings(**values, folder=path.parent)
-
-
-def list_needed(metrics: tuple[str, ...]) -> set[str]:
-    """Names of all that these metrics need or take, without prefixes, and the prefixes themselves.
-
-    Example:
-        >>> sorted(list_needed(("zrf",)))
-        ['forget_predictions', 'random_']
-    """
-    found = set()
-    for name in (name for metric in metrics for name in (*PEERS[metric].needs, *PEERS[metric].takes)):
-        prefix = next((prefix for prefix in PREFIXES if name.startswith(prefix)), "")
-        found |= {name.removeprefix(prefix), prefix}
-    return found - {""}

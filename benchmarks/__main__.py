@@ -22,7 +22,7 @@ BENCHMARKS = Registry(
                 "language",
                 "precision",
             ),
-            *("scaling", "shards", "studies"),
+            *("scaling", "shards", "studies", "audits", "kinds"),
         )
     },
 )

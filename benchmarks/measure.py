@@ -31,7 +31,7 @@ def measure_apart(prepare: Callable[[], Callable[[], Any]], *, repeats: int = 1)
         prepare: A picklable function that makes the data and returns the call to time.
         repeats: How often to run; the quickest counts, and the largest memory.
     """
-    return run_apart(_measure_here, prepare, repeats)
+    return run_apart(_prepare_and_measure, prepare, repeats)
 
 
 def run_apart(function: Callable[..., T], *arguments: Any) -> T:
@@ -46,8 +46,12 @@ def read_peak_mb() -> float:
     return _read_status("VmHWM")
 
 
-def _measure_here(prepare: Callable[[], Callable[[], Any]], repeats: int) -> Measurement:
-    call = prepare()
+def _prepare_and_measure(prepare: Callable[[], Callable[[], Any]], repeats: int) -> Measurement:
+    return measure_here(prepare(), repeats=repeats)
+
+
+def measure_here(call: Callable[[], Any], *, repeats: int = 1) -> Measurement:
+    """Time a call in this process; the quickest run counts, and the largest memory."""
     times_s, extra_mb = [], []
     for _ in range(repeats):
         _reset_peak()

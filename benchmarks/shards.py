@@ -60,7 +60,7 @@ def time_shards(
         n_side: Forget records, and as many held-out ones.
     """
     with TemporaryDirectory() as folder:
-        rows = _Rows(width)
+        rows = Rows(width)
         (Path(folder) / "retain").mkdir()
         for i, n in enumerate(len(part) for part in np.array_split(np.empty(n_rows, np.bool_), N_SHARDS)):
             np.save(Path(folder) / "retain" / f"rows-{i:03}.npy", rows.draw(n))
@@ -78,7 +78,7 @@ def _audit(folder: str, n_reference: int | None) -> tuple[float, float]:
     return time.perf_counter() - started_s, read_peak_mb()
 
 
-class _Rows:
+class Rows:
     """Rows as an embedding of faces or goods has them: identities within classes, and a few records of nobody."""
 
     def __init__(self, width: int) -> None:

@@ -1,5 +1,6 @@
 """Models that do not share their axes: an orthogonal map fitted on retain records, judged on others."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -91,7 +92,11 @@ def compare_through(
 
 
 def judge_pairing(
-    rows: npt.NDArray[Any], others: npt.NDArray[Any], align: Alignment, halves: tuple[IndexArray, IndexArray]
+    rows: npt.NDArray[Any],
+    others: npt.NDArray[Any],
+    align: Alignment,
+    halves: tuple[IndexArray, IndexArray],
+    compare: Callable[[], FloatArray] | None = None,
 ) -> Pairing:
     """How similar are retain records in two models, as they are and after the best rotation, and which is to be used?
 
@@ -102,6 +107,7 @@ def judge_pairing(
         others: (n, q) the same in the other.
         align: Whether to rotate: where models are not seed-paired ("auto"), never or always.
         halves: Rows to fit a map on, and rows to judge it on.
+        compare: Gives the similarities through that map where a caller keeps them; None fits it here.
 
     Raises:
         InputError: Fewer than four rows where a map is to be fitted.
@@ -122,7 +128,8 @@ def judge_pairing(
             f"retain must have at least 4 rows to be aligned; got {len(rows)}. Give more, or align='never'."
         )
     fitted, judged = halves
-    aligned = float(np.median(compare_through(rows, others, fit_map(rows, others, fitted), judged)))
+    through = compare() if compare else compare_through(rows, others, fit_map(rows, others, fitted), judged)
+    aligned = float(np.median(through))
     if is_comparable:
         plain = float(np.median(compare_rows(rows[judged], others[judged], ("rows", "others"))))
     is_paired = bool(plain >= SURELY_PAIRED or aligned - plain < WORTH_ALIGNING)

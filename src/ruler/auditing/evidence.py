@@ -40,16 +40,24 @@ class LayerRows:
     reference: IndexArray | None = None  # retain rows that M4 ranks against, drawn with replacement; None for all
     original: "LayerRows | None" = None  # the original model at the same layer, for the unlearned one
     search: Searcher = find_neighbors  # who searches neighbours; the answer does not depend on it
+    # whether retain records are looked up among each other: M4 ranks in the audited model alone, and it takes longest
+    ranks_retain: bool = True
     _pairings: "dict[LayerRows, Pairing]" = field(default_factory=dict, repr=False)
     _compared: "dict[tuple[LayerRows, bool], SideScores]" = field(default_factory=dict, repr=False)
+    _maps: "dict[LayerRows, tuple[FloatArray, FloatArray]]" = field(default_factory=dict, repr=False)
 
     @cached_property
     def nearest(self) -> dict[Side, Neighbors]:
-        """Nearest retain record (k=1, a retain record itself left out); of retain rows those in ``reference`` only."""
+        """Nearest retain record (k=1, a retain record itself left out); of retain rows those in ``reference`` only.
+
+        Retain rows are missing where they are not ranked.
+        """
         retain = self.rows["retain"]
         found: dict[Side, Neighbors] = {
             side: self.search(rows, retain) for side, rows in self.rows.items() if side != "retain"
         }
+        if not self.ranks_retain:
+            return found
         if self.reference is None:
             return {**found, "retain": self.search(retain, retain, exclude_self=True)}
         two = self.search(retain[self.reference], retain, k=2)
@@ -70,8 +78,19 @@ class LayerRows:
         """Whether two models share their axes, and whether similarities are to be taken through a map."""
         if other not in self._pairings:
             rows = self.rows["retain"], other.rows["retain"]
-            self._pairings[other] = judge_pairing(*rows, self.settings.align, self.halves)
+            self._pairings[other] = judge_pairing(
+                *rows, self.settings.align, self.halves, lambda: self._map_to(other)[1]
+            )
         return self._pairings[other]
+
+    def _map_to(self, other: "LayerRows") -> tuple[FloatArray, FloatArray]:
+        """The map to another model's axes, and the similarities through it of the retain records that judge it."""
+        if other not in self._maps:
+            fitted, judged = self.halves
+            rows = self.rows["retain"], other.rows["retain"]
+            turn = fit_map(*rows, fitted)
+            self._maps[other] = turn, compare_through(*rows, turn, judged)
+        return self._maps[other]
 
     def compare(self, other: "LayerRows", *, is_aligned: bool) -> SideScores:
         """Similarity of each record to itself in another model.
@@ -83,10 +102,9 @@ class LayerRows:
         """
         key = other, is_aligned
         if key not in self._compared and is_aligned:
-            fitted, judged = self.halves
-            turn = fit_map(self.rows["retain"], other.rows["retain"], fitted)
+            turn, of_retain = self._map_to(other)
             self._compared[key] = {
-                side: compare_through(rows, other.rows[side], turn, judged if side == "retain" else None)
+                side: of_retain if side == "retain" else compare_through(rows, other.rows[side], turn)
                 for side, rows in self.rows.items()
             }
         elif key not in self._compared:

@@ -120,6 +120,7 @@ def gather_evidence(
                 {side: part[order[side]] if is_moved[side] else part for side, part in rows.items()},
                 losses,
                 original=None if before is None else before[layer],
+                ranks_retain=model is first,
                 **shared,
             )
             for layer, rows in model.layers.items()

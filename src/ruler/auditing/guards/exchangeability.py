@@ -72,9 +72,7 @@ def _find_differences(evidence: Evidence) -> dict[str, float]:
         scores["the length of their representations"] = dict(oracle.log_norms)
         if oracle.losses is not None:
             scores["their losses"] = dict(oracle.losses)
-        scores["their nearest retain records"] = {
-            side: oracle.search(oracle.rows[side], oracle.rows["retain"]).similarity[:, 0] for side in _SIDES
-        }
+        scores["their nearest retain records"] = {side: oracle.nearest[side].similarity[:, 0] for side in _SIDES}
         blocks = (np.asarray(oracle.rows[side], dtype=np.float64) for side in _SIDES)
         rows = [unit_rows(block, norm_rows(block)) for block in blocks]
         scores["their representations"] = _cross_fit(np.concatenate(rows), evidence)

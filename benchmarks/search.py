@@ -85,14 +85,12 @@ def make_rows(case: Case) -> Matrix:
             return (bits & np.uint32(0xFFFF0000)).view(np.float32)
         case "identities":
             people = random.standard_normal((case.n_rows // 20, case.width), dtype=np.float32)
-            return (
-                centers[:1]
-                + np.float32(0.2) * people[random.integers(0, len(people), case.n_rows)]
-                + np.float32(0.01) * noise
-            )
+            chosen: Matrix = people[random.integers(0, len(people), case.n_rows)]
+            identities: Matrix = centers[:1] + np.float32(0.2) * chosen + np.float32(0.01) * noise
+            return identities
         case "offset":
             mixing = random.standard_normal((20, case.width), dtype=np.float32)
-            return np.float32(3) * centers[:1] + noise[:, :20] @ mixing / 5
+            return np.float32(3) * centers[:1] + noise[:, :20] @ mixing / np.float32(5)
         case _:
             return noise
 

@@ -16,8 +16,10 @@ from ruler.neighbors.rows import UnitRows
 from ruler.neighbors.tiles import SUB_BLOCK
 
 SAMPLE_ROWS = 2048
-_LLOYD_STEPS = 3
+_LEAST_SAMPLE = 1024
+_LLOYD_STEPS = 2
 WORTH_CENTRING = 0.5  # of the spread around the origin: above it centres change too little
+_NO_STRUCTURE = 0.95  # of the spread: eight centres leave less in up to 160 clusters
 _WORTH_DOUBLING = 0.85  # of the spread: more centres must leave less
 ANGLE_SLACK = 1e-12
 """How far a float64 product of two directions may be from the true one, with room to spare."""
@@ -115,7 +117,9 @@ def measure_reach(cosines: FloatArray) -> float:
 
 def find_clusters(rows: UnitRows, most: int, k: int) -> Clusters:
     """Centres that hold an evenly spaced sample of rows together: as many as make it much tighter, at most ``most``."""
-    chosen = np.unique(np.linspace(0, len(rows) - 1, min(SAMPLE_ROWS, len(rows))).astype(np.int64))
+    chosen = np.unique(
+        np.linspace(0, len(rows) - 1, min(SAMPLE_ROWS, max(_LEAST_SAMPLE, len(rows) // 16))).astype(np.int64)
+    )
     sample = rows.take(chosen)
     random = np.random.default_rng(0)
     best = centres = sample.mean(axis=0, keepdims=True)
@@ -133,6 +137,8 @@ def find_clusters(rows: UnitRows, most: int, k: int) -> Clusters:
         distances = _squared_distances(sample, centres).min(axis=1)
         if float(distances.mean()) < _WORTH_DOUBLING * spread:
             best, spread = centres, float(distances.mean())
+        elif n_centres > 4 and float(distances.mean()) > _NO_STRUCTURE * spread:
+            break
     needed = _estimate_needed(sample, best, k) if spread < WORTH_CENTRING else 1.0
     return Clusters(best, spread, needed)
 

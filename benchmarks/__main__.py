@@ -19,6 +19,7 @@ BENCHMARKS = Registry(
                 "faithfulness_table",
                 "meta",
                 "frontier",
+                "frontier_tofu",
                 "language",
                 "precision",
             ),

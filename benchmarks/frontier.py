@@ -11,7 +11,7 @@ the epochs; its oracle has the same seed. Then, each audited with the original a
 that no method reads:
 - `retrain`: the oracle's training from another seed;
 - `fresh-C`: short retraining from fresh weights in a share C of the epochs;
-- `rewound-S`: 10% of the epochs on retain records from the checkpoint at S, at a rate that falls to zero;
+- `rewound-S`: 10% of the epochs (images: 20%) on retain records from the checkpoint at S, at a rate that falls to 0;
 - `tested`: short retraining with all three checkpoints, latest first, and validation records;
 - `distilled`: a fresh student in 20% of the epochs that learns the original's answers on retain records;
 - `filtered`: likewise, but plain labels for the half of the retain records that lie nearest to forget records;
@@ -52,7 +52,6 @@ from ruler.unlearning import METHODS, ShortRetrainingSettings, unlearn
 TABLES = ("adult", "magic", "phoneme")
 SHARES = (0.05, 0.1, 0.2, 0.4)
 CHECKPOINTS = (0.5, 0.25, 0.1)
-SHORT = 0.1
 DISTILLED = 0.2
 KL_WEIGHT, TEMPERATURE = 0.9, 2.0
 PUBLISHED = ("fine_tuning", "scrub", "salun")
@@ -66,12 +65,14 @@ class Setup:
         sizes: Records of each side.
         settings: Of originals and oracles.
         faster: The rate of short trainings from fresh weights, as a multiple of the usual one.
+        short: Share of the epochs from a checkpoint.
         architecture: Key of `MODELS`; None for the usual one.
     """
 
     sizes: Mapping[str, int]
     settings: TrainingSettings
     faster: float = 1.0
+    short: float = 0.1
     architecture: str | None = None
 
 
@@ -87,8 +88,8 @@ SETUPS = {
         )
         for name in (*TABLES, "electricity", "bank_marketing")
     },
-    "cifar10": Setup(_IMAGES, _RESNET, 2.0, "resnet18"),
-    "lfw": Setup(_FACES, replace(_RESNET, augment="crop"), 2.0, "resnet18"),
+    "cifar10": Setup(_IMAGES, _RESNET, 2.0, 0.2, "resnet18"),
+    "lfw": Setup(_FACES, replace(_RESNET, augment="crop"), 2.0, 0.2, "resnet18"),
 }
 
 
@@ -102,11 +103,11 @@ class Run:
             dataset, memory, draw, setup.sizes, setup.settings, architecture=setup.architecture, device=device
         )
         self._checkpoints: dict[float, dict[str, torch.Tensor]] = {}
-        epochs = {max(1, round(share * setup.settings.epochs)): share for share in CHECKPOINTS}
 
         def keep(epoch: int, model: nn.Module) -> None:
-            if epoch in epochs:
-                self._checkpoints[epochs[epoch]] = copy.deepcopy(model.state_dict())
+            for share in CHECKPOINTS:
+                if epoch == max(1, round(share * setup.settings.epochs)):
+                    self._checkpoints[share] = copy.deepcopy(model.state_dict())
 
         self.original = self.world.train(self.world.both, draw, on_epoch=keep)
         began_s = self.tell_s()
@@ -131,7 +132,7 @@ class Run:
         }
         found |= {f"fresh-{share:g}": partial(self._retrain_shortly, share) for share in SHARES}
         found |= {f"rewound-{share:g}": partial(self._rewind, share) for share in CHECKPOINTS}
-        found["tested"] = partial(self._retrain_shortly, SHORT, has_checkpoints=True)
+        found["tested"] = partial(self._retrain_shortly, self._setup.short, has_checkpoints=True)
         found["distilled"] = partial(self._distil, 0.0)
         found["filtered"] = partial(self._distil, 0.5)
         return found | {method: partial(self._unlearn, method) for method in PUBLISHED}
@@ -154,7 +155,7 @@ class Run:
     def _rewind(self, share: float) -> nn.Module:
         student = copy.deepcopy(self.original)
         student.load_state_dict(self._checkpoints[share])
-        settings = TrainingSettings(**self._shorten(SHORT, schedule="cosine"))
+        settings = TrainingSettings(**self._shorten(self._setup.short, schedule="cosine"))
         with seeded(self._draw):
             optimize(student, cross_entropy, {"retain": self.retain}, settings, seed=self._draw)
         return student.eval()

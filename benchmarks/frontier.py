@@ -1,8 +1,8 @@
 """What does forgetting cost, and what is left? Short retraining, rewinding and distillation beside retraining.
 
 `python -m benchmarks frontier --out DIR` trains and audits on tables; `--data cifar10 --device cuda` and `--data lfw
---device cuda` on images. The same command resumes. `--csv docs/frontier.csv --write docs/frontier.md` tells what was
-found.
+--device cuda` on images. The same command resumes. `--csv docs/bench/frontier.csv --write docs/frontier.md` tells
+what was found.
 
 The design was fixed before the first run; rates and shares were tried on Electricity and Bank Marketing, which are
 not among the tables. A run is a dataset, true or planted labels, and a draw of forget, retain, held-out, validation

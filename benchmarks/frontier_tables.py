@@ -15,16 +15,8 @@ from ruler.core.markdown import markdown_table
 _RUN = ["data", "memory", "draw"]
 _KEPT = ("cost", "verdict", "is_clear", "m2_auc", "m4_auc", "norm_auc", "loss_auc", "test_accuracy", "retain_accuracy")
 _DAMAGE = ("damage_skill", "damage_similarity")
-COLUMNS = [
-    "model",
-    "cost",
-    "erased",
-    "no contrast",
-    "residual or displaced",
-    "damaged",
-    "loss contrast",
-    "accuracy lost",
-]
+COLUMNS = ["model", "cost", "erased, true labels", "erased, planted labels"]
+COLUMNS += ["no contrast", "residual or displaced", "damaged", "loss contrast", "accuracy lost"]
 
 
 def keep_rows(folder: Path, path: Path) -> None:
@@ -35,13 +27,29 @@ def keep_rows(folder: Path, path: Path) -> None:
 
 
 def write_page(source: Path, page: Path) -> None:
-    """Put one table per kind of labels into a page, between its marks, and draw the figure beside it."""
+    """Put the table into a page, between its marks, and draw the figure beside it."""
     table = pd.read_csv(source)
-    for memory, part in table.groupby("memory"):
-        lines = [show_row(row) for row in summarize(part).itertuples(index=False)]
-        marks = ["---", *["--:"] * (len(COLUMNS) - 1)]
-        put_between(page, f"frontier, {memory} labels", markdown_table(COLUMNS, lines, marks=marks))
+    put_between(page, "frontier", tabulate(table))
     draw_frontier(table, page.with_suffix(".svg"))
+
+
+def tabulate(table: pd.DataFrame) -> list[str]:
+    """One line per model, over all runs; how many are erased for each kind of labels."""
+    erased = {}
+    for memory in ("true", "planted"):
+        part = summarize(table[table["memory"] == memory]).set_index("model")
+        erased[memory] = part["n_erased"].astype(str) + " of " + part["n_asked"].astype(str)
+    lines = []
+    for one in summarize(table).to_dict("records"):
+        counts = [f"{one[name]} of {one['n']}" for name in ("n_clear", "n_alarms", "n_damaged")]
+        numbers = [
+            f"{one['loss']:.3f} ± {one['loss_reach']:.3f}",
+            f"{100 * one['lost']:.1f} ± {100 * one['lost_reach']:.1f}",
+        ]
+        name = one["model"]
+        asked = [erased[memory].get(name, "") for memory in ("true", "planted")]
+        lines.append([f"`{name}`", f"{one['cost']:.2f}", *asked, *counts, *numbers])
+    return markdown_table(COLUMNS, lines, marks=["---", *["--:"] * (len(COLUMNS) - 1)])
 
 
 def summarize(table: pd.DataFrame) -> pd.DataFrame:
@@ -62,8 +70,9 @@ def summarize(table: pd.DataFrame) -> pd.DataFrame:
         known = part.set_index(_RUN)
         beside = retrained.reindex(known.index)
         is_asked = beside["verdict"] == "erased"
-        loss, loss_reach = average(known["loss_auc"])
-        lost, lost_reach = average(beside["test_accuracy"] - known["test_accuracy"])
+        shared = ["data", "draw"]  # runs with true and with planted labels share retain records, so they count once
+        loss, loss_reach = average(known["loss_auc"].groupby(level=shared).mean())
+        lost, lost_reach = average((beside["test_accuracy"] - known["test_accuracy"]).groupby(level=shared).mean())
         found.append(
             {
                 "model": name,
@@ -93,21 +102,6 @@ def average(values: "pd.Series[float]") -> tuple[float, float]:
     if len(known) > 1:
         reach = float(student.ppf(0.975, len(known) - 1) * known.std(ddof=1) / math.sqrt(len(known)))
     return float(known.mean()), reach
-
-
-def show_row(row: object) -> list[str]:
-    """A row of `summarize` for a reader; accuracy in points."""
-    one = {name: getattr(row, name) for name in row._fields}  # type: ignore[attr-defined]
-    n = one["n"]
-    counts = [f"{one[name]} of {n}" for name in ("n_clear", "n_alarms", "n_damaged")]
-    return [
-        f"`{one['model']}`",
-        f"{one['cost']:.2f}",
-        f"{one['n_erased']} of {one['n_asked']}",
-        *counts,
-        f"{one['loss']:.3f} ± {one['loss_reach']:.3f}",
-        f"{100 * one['lost']:.1f} ± {100 * one['lost_reach']:.1f}",
-    ]
 
 
 def draw_frontier(table: pd.DataFrame, path: Path) -> None:

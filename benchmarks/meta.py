@@ -1,8 +1,8 @@
 """Which metric tells classifiers that were trained on the forget records from classifiers that were not?
 
 `python -m benchmarks meta --out DIR` trains models one after another and measures all metrics on each; the same
-command resumes. `python -m benchmarks meta --out DIR --csv docs/which_metric.csv --write docs/which_metric.md` tells
-what was found.
+command resumes. `python -m benchmarks meta --out DIR --csv docs/bench/which_metric.csv --write docs/which_metric.md`
+tells what was found.
 
 The design was fixed before the first run.
 

@@ -5,10 +5,18 @@ import pandas as pd
 import pytest
 
 from benchmarks.frontier import CHECKPOINTS, PUBLISHED, SETUPS, SHARES, Run
-from benchmarks.frontier_tables import keep_rows, summarize, write_page
+from benchmarks.frontier_tables import keep_rows, summarize, tabulate, write_page
 from ruler.training.settings import TrainingSettings
 
 pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_page_shows_what_was_measured() -> None:
+    lines = tabulate(pd.read_csv(ROOT / "docs" / "bench" / "frontier.csv"))
+    assert "\n".join(lines) in (ROOT / "docs" / "frontier.md").read_text()
 
 
 def make_rows() -> list[dict[str, object]]:
@@ -35,10 +43,10 @@ def test_a_model_is_asked_only_where_retraining_is_erased(tmp_path: Path) -> Non
     assert (short["n"], short["n_asked"], short["n_erased"], short["n_clear"], short["n_damaged"]) == (3, 2, 1, 3, 1)
     assert short["lost"] == pytest.approx(0.01)
     page = tmp_path / "page.md"
-    marks = [f"<!-- measured: frontier, {memory} labels -->\n<!-- end -->\n" for memory in ("true", "planted")]
-    page.write_text("".join(marks))
+    page.write_text("<!-- measured: frontier -->\n<!-- end -->\n")
     write_page(tmp_path / "rows.csv", page)
-    assert "| `fresh-0.1` | 0.10 | 1 of 2 | 3 of 3 | 0 of 3 | 1 of 3 | 0.460 ± 0.000 | 1.0 ± 0.0 |" in page.read_text()
+    line = "| `fresh-0.1` | 0.10 | 1 of 2 | 1 of 2 | 6 of 6 | 0 of 6 | 2 of 6 | 0.460 ± 0.000 | 1.0 ± 0.0 |"
+    assert line in page.read_text()
     assert "<svg" in (tmp_path / "page.svg").read_text()
 
 

@@ -7,10 +7,19 @@ import numpy as np
 import pytest
 
 from benchmarks.meta import KINDS, N_DRAWS, WORLDS, list_planned
-from benchmarks.meta_tables import OURS, judge_metric, keep_rows, read_rows, write_tables
+from benchmarks.meta_tables import (
+    OURS,
+    judge_metric,
+    keep_rows,
+    read_rows,
+    tabulate_metrics,
+    tabulate_verdicts,
+    write_tables,
+)
 from benchmarks.worlds import make_world
 from ruler.training.settings import TrainingSettings
 
+ROOT = Path(__file__).parents[2]
 KNOWING = {"with": 2.0, "faint": 2.0, "without": 1.0, "alike": 1.0, "longer": 1.5}
 
 
@@ -22,6 +31,12 @@ def test_the_pool_is_balanced() -> None:
     assert 2 * 3 * N_DRAWS * len(WORLDS) >= 30  # knowing models, and as many others
     variants = Counter(planned.variant for planned in pool if planned.kind in ("faint", "alike"))
     assert set(variants.values()) == {3}
+
+
+def test_the_page_shows_what_was_measured() -> None:
+    table, page = read_rows(ROOT / "docs" / "bench" / "which_metric.csv"), ROOT / "docs" / "which_metric.md"
+    for lines in (tabulate_metrics(table), tabulate_verdicts(table)):
+        assert "\n".join(lines) in page.read_text()
 
 
 def write_rows(folder: Path, values: dict[str, dict[str, float]]) -> Path:

@@ -4,12 +4,12 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import describe_machine
-from benchmarks.search import Timing
+from benchmarks.search import Case, Timing, make_rows
 from ruler.core.files import write_atomically
 from ruler.core.optional import load_optional
 from ruler.core.precision import full_precision
@@ -17,6 +17,11 @@ from ruler.neighbors import find_neighbors
 from ruler.neighbors.cuda.engine import load_rows
 from ruler.neighbors.cuda.fused_pass import FusedScan, can_fuse
 
+KINDS = (
+    *(Case(kind, 200_000, 128) for kind in ("rectified", "heavy-tailed", "tight classes", "collapsed")),
+    *(Case(kind, 200_000, 768) for kind in ("rectified", "tight classes", "offset", "identities")),
+    *(Case(kind, 1_000_000, 128) for kind in ("rectified", "classes")),
+)
 SIZES = ((1_000_000, 128), (1_000_000, 512), (200_000, 2048))
 CHUNK_ROWS = 4096
 _MOST_CHUNKS = 8
@@ -45,6 +50,18 @@ def time_on_cuda() -> Iterator[CudaTiming]:
     for n_rows, width in SIZES:
         rows = torch.randn(n_rows, width, device="cuda", generator=torch.Generator("cuda").manual_seed(0))
         yield from _time_size(torch, rows, peak)
+
+
+def time_kinds(cases: tuple[Case, ...] = KINDS) -> Iterator[dict[str, Any]]:
+    """Time the exact self search on kinds of rows, each beside rectified rows of the same size, which come first."""
+    torch = load_optional("torch", "the CUDA benchmark")
+    usual_s: dict[tuple[int, int], float] = {}
+    for case in cases:
+        rows = torch.from_numpy(make_rows(case)).cuda()
+        elapsed_s, extra_mb = time_call(torch, lambda rows=rows: find_neighbors(rows, rows, exclude_self=True))  # type: ignore[misc]
+        usual_s.setdefault((case.n_rows, case.width), elapsed_s)
+        over = elapsed_s / usual_s[case.n_rows, case.width]
+        yield {**asdict(case), "elapsed_s": elapsed_s, "extra_mb": extra_mb, "over_rectified": over}
 
 
 def _time_size(torch: Any, rows: Any, peak: float) -> Iterator[CudaTiming]:
@@ -138,7 +155,17 @@ def main() -> None:
     """`python -m benchmarks.cuda --json FILE`: the part of `make bench` that a GPU runs."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--json", type=Path, required=True, help="write all numbers to this file")
-    path = parser.parse_args().json
+    parser.add_argument("--kinds", action="store_true", help="time kinds of rows beside rectified ones instead")
+    chosen = parser.parse_args()
+    path = chosen.json
+    if chosen.kinds:
+        kinds = []
+        for found in time_kinds(KINDS):
+            kinds.append(found)
+            print(json.dumps(found), flush=True)
+            numbers = {"machine": describe_machine() | describe_device(), "cuda_kinds": kinds}
+            write_atomically(path, (json.dumps(numbers, indent=2) + "\n").encode())
+        return
     timings = []
     for timing in time_on_cuda():
         timings.append(timing.as_dict())

@@ -1,8 +1,10 @@
 import json
 from pathlib import Path
 
+from benchmarks.audits import AuditTiming, Case
 from benchmarks.cuda import CudaTiming
 from benchmarks.document import write_document
+from benchmarks.kinds import KindTiming
 from benchmarks.search import Timing
 from benchmarks.shards import ShardsTiming
 from benchmarks.studies import StudyTiming
@@ -12,6 +14,7 @@ def test_the_page_holds_every_measured_number(tmp_path):
     cpu = Timing("diffuse", 20_000, 128, "ruler", 0.25, 1.0, 73.0, 2.04)
     gpu = CudaTiming("diffuse, CUDA", 1_000_000, 128, "ruler", 0.36, 1.0, 3062.0, 0.92, 361.0, 0.46, 1.12)
     first = CudaTiming("diffuse, CUDA", 1_000_000, 128, "ruler, first pass", 0.32, 0.89, 800.0, 1.04, 402.0, 0.52)
+    stages = {"read": 0.1, "search": 2.0, "statistics": 4.0, "save": 0.4}
     benches = [
         {
             "machine": {"processor": "abacus", "cores": 2},
@@ -26,6 +29,12 @@ def test_the_page_holds_every_measured_number(tmp_path):
                 StudyTiming("primary", "cuda", 1800, 39.5).as_dict(),
                 StudyTiming("oracle-null", "cuda", 450, 8.0).as_dict(),
             ],
+            "kinds": [KindTiming("collapsed", 20_000, 128, 0.8, 1.7, 1.4, 0.4, 60.0, True).as_dict()],
+            "cuda_kinds": [
+                {"kind": "tight classes", "n_rows": 200_000, "width": 768}
+                | {"elapsed_s": 0.2, "over_rectified": 2.5, "extra_mb": 900.0}
+            ],
+            "audits": [AuditTiming(Case(10_000, 128, 1000), stages, 6.4, 512.0, "erased").as_dict()],
         },
     ]
     write_document(benches, tmp_path / "page.md")
@@ -36,6 +45,9 @@ def test_the_page_holds_every_measured_number(tmp_path):
     assert "| phoneme | 30.0 | 10.0 | 3.0x |" in page
     assert "| 3,000,000 | 128 | 10,000 | all | 11.0 min | 2.00 |" in page
     assert "| primary | cuda | 1,800 | 40 |" in page
+    assert "| collapsed | 20,000 | 0.80 | 1.70 | 1.40 | 0.40 | 1.75x | 60 | yes |" in page
+    assert "| tight classes | 200,000 | 768 | 0.200 | 2.5x | 900 |" in page
+    assert "| 10,000 | 128 | 1,000 | all | 0.1 | 2.0 | 4.0 | 0.4 | 6 | 0.50 |" in page
     assert "| together |  | 2,250 | 48 |" in page
     for words in ("processor abacus, cores 2", "processor loom", "Woven once.", "## On a GPU"):
         assert words in page

@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.neighbors.reference import row_sets, unit
 
-from ruler.neighbors.layout import Layout, find_clusters, find_needed, measure_reach
-from ruler.neighbors.rows import UnitRows
+from ruler.neighbors.layout import Layout, choose_sample, find_clusters, find_needed, measure_reach
 
 
 @given(cluster_of=st.lists(st.integers(0, 6), min_size=1, max_size=2000), tile_rows=st.sampled_from([128, 256, 1024]))
@@ -37,7 +36,7 @@ def test_rows_as_they_stand_are_cut_into_tiles():
 def test_clusters_that_lie_apart_are_found(n_classes, random):
     centres = unit(random.normal(size=(n_classes, 32)))
     rows = centres[random.integers(0, n_classes, 5000)] + 1e-4 * random.normal(size=(5000, 32))
-    found = find_clusters(UnitRows.read(rows, "rows"), 64, 1)
+    found = find_clusters(unit(rows)[choose_sample(len(rows))], 64, 1)
     assert found.spread < 1e-5
     assert found.needed < 1.5 / n_classes
     distances = np.linalg.norm(centres[:, None] - found.centres, axis=2)
@@ -45,7 +44,14 @@ def test_clusters_that_lie_apart_are_found(n_classes, random):
 
 
 def test_noise_has_no_clusters(random):
-    assert find_clusters(UnitRows.read(random.normal(size=(4000, 64)), "rows"), 16, 1).spread > 0.8
+    assert find_clusters(unit(random.normal(size=(1000, 64))), 16, 1).spread > 0.8
+
+
+def test_a_sample_spans_all_rows_and_stays_small():
+    assert choose_sample(50).tolist() == list(range(50))
+    assert len(choose_sample(20_000)) == 1250
+    assert len(choose_sample(10**7)) == 2048
+    assert choose_sample(10**7)[[0, -1]].tolist() == [0, 10**7 - 1]
 
 
 @given(rows=row_sets(min_rows=20), n_tiles=st.integers(1, 6), seed=st.integers(0, 1000))

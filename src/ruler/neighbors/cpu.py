@@ -31,7 +31,7 @@ from ruler.neighbors.first_pass import (
     count_pairs,
     scan,
 )
-from ruler.neighbors.layout import WORTH_CENTRING, Clusters, Layout, find_clusters
+from ruler.neighbors.layout import WORTH_CENTRING, Clusters, Layout, choose_sample, find_clusters
 from ruler.neighbors.recheck import BestRows, recheck
 from ruler.neighbors.rows import DistinctRows, UnitRows, group_identical, list_neighbors
 from ruler.neighbors.tiles import Arithmetic, NumpyArithmetic, TorchArithmetic
@@ -91,7 +91,7 @@ class CpuEngine:
             return Plan.plain(problem, self.arithmetic)
         if self.centred is None:
             return choose_plan(problem, torch)
-        clusters = find_clusters(problem.base, _count_centres(problem), problem.k)
+        clusters = _find_clusters(problem)
         return Plan(CentredArithmetic(torch, self.centred, clusters.centres), *_lay_out(problem, clusters))
 
 
@@ -170,7 +170,7 @@ def _choose_centred(
     problem: Problem, torch: Any, best: Plan, best_s: float, scans_s: list[float], recheck_s: float
 ) -> Plan:
     """Rows laid out by cluster where they have clusters and that takes less time than ``best``."""
-    clusters = find_clusters(problem.base, _count_centres(problem), problem.k)
+    clusters = _find_clusters(problem)
     if clusters.spread >= WORTH_CENTRING:
         return best
     layouts = None
@@ -184,8 +184,10 @@ def _choose_centred(
     return best
 
 
-def _count_centres(problem: Problem) -> int:
-    return min(MOST_CENTRES, max(1, len(problem.base) // TILE_ROWS))
+def _find_clusters(problem: Problem) -> Clusters:
+    n_rows = len(problem.base)
+    sample = problem.base.take(choose_sample(n_rows))
+    return find_clusters(sample, min(MOST_CENTRES, max(1, n_rows // TILE_ROWS)), problem.k)
 
 
 def _lay_out(problem: Problem, clusters: Clusters) -> tuple[Layout, Layout]:

@@ -115,12 +115,14 @@ def measure_reach(cosines: FloatArray) -> float:
     return float(np.arccos(np.clip(cosines.min() - ANGLE_SLACK, -1.0, 1.0)))
 
 
-def find_clusters(rows: UnitRows, most: int, k: int) -> Clusters:
-    """Centres that hold an evenly spaced sample of rows together: as many as make it much tighter, at most ``most``."""
-    chosen = np.unique(
-        np.linspace(0, len(rows) - 1, min(SAMPLE_ROWS, max(_LEAST_SAMPLE, len(rows) // 16))).astype(np.int64)
-    )
-    sample = rows.take(chosen)
+def choose_sample(n_rows: int) -> IndexArray:
+    """Evenly spaced rows to look for clusters in, a few thousand at most."""
+    n_chosen = min(SAMPLE_ROWS, max(_LEAST_SAMPLE, n_rows // 16))
+    return np.unique(np.linspace(0, n_rows - 1, n_chosen).astype(np.int64))
+
+
+def find_clusters(sample: FloatArray, most: int, k: int) -> Clusters:
+    """Centres that hold a sample of unit rows together: as many as make it much tighter, at most ``most``."""
     random = np.random.default_rng(0)
     best = centres = sample.mean(axis=0, keepdims=True)
     distances = _squared_distances(sample, centres).min(axis=1)

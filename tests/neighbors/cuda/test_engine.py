@@ -46,6 +46,16 @@ def test_data_on_the_device_is_searched_there(random):
     )
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", ["heavy_tailed", "clustered", "low_rank", "quantised", "rounded", "rectified"])
+def test_large_sets_of_every_kind_get_the_answer_of_the_processor(kind, random):
+    rows = KINDS[kind](random, 40_000, 96).astype(np.float32)
+    expected = find_neighbors(rows, rows, exclude_self=True)
+    found = find_neighbors(rows, rows, exclude_self=True, device="cuda")
+    np.testing.assert_array_equal(found.similarity, expected.similarity)
+    np.testing.assert_array_equal(found.index, expected.index)
+
+
 def test_a_caller_who_trades_precision_for_speed_still_gets_the_exact_answer(random):
     rows = random.normal(size=(3000, 40))
     expected = find_neighbors(rows, rows, exclude_self=True)

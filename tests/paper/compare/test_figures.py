@@ -117,4 +117,8 @@ def test_the_critical_difference_is_drawn_to_scale() -> None:
     found = draw_ranks(values, TONES, "Left", "runs")
     assert found is not None
     assert found.difference == pytest.approx(170 * 2.343 * math.sqrt(3 * 4 / 60), rel=1e-3)
+    assert found.margin == 0
+    long = draw_ranks(values.rename(columns={"A": "A" * 60}), TONES, "Left", "runs")
+    assert long is not None
+    assert long.margin == pytest.approx(6.7 * 64 - 206)  # the label and its rank
     assert found.bars == ((227.0, 403.0, 50.0), (397.0, 573.0, 57.0))  # 1.05 apart: neighbours do not differ

@@ -231,7 +231,11 @@ class RankEntry:
 
 @dataclass(frozen=True)
 class RankDiagram:
-    """A critical-difference diagram: methods at their mean ranks, bars over those that do not differ."""
+    """A critical-difference diagram: methods at their mean ranks, bars over those that do not differ.
+
+    Args:
+        margin: What the longest label needs beyond the drawing, on either side.
+    """
 
     heading: str
     entries: tuple[RankEntry, ...]
@@ -240,6 +244,7 @@ class RankDiagram:
     difference: float | None
     base: float
     height: float
+    margin: float
     p_value: float
     sentence: str
 
@@ -284,7 +289,8 @@ def draw_ranks(
     width = (_AXIS[1] - _AXIS[0]) / (len(titles) - 1) * found.critical_difference if has_test else None
     sentence = _say_ranks(found.p_value, found.critical_difference, found.n_blocks, blocks, absent)
     height = base + 12 + 18.0 * half
-    return RankDiagram(heading, tuple(entries), bars, ticks, width, base, height, found.p_value, sentence)
+    margin = max(0.0, _CHARACTER * max(len(one.text) for one in entries) - (_AXIS[0] - 24))
+    return RankDiagram(heading, tuple(entries), bars, ticks, width, base, height, margin, found.p_value, sentence)
 
 
 def _say_ranks(p_value: float, difference: float, n_blocks: int, blocks: str, absent: list[str]) -> str:

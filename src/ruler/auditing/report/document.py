@@ -209,7 +209,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): _plain(entry) for key, entry in value.items()}
     if isinstance(value, np.ndarray | np.generic):
-        return _plain(value.tolist())
+        return value.tolist() if value.dtype.kind in "biuf" else _plain(value.tolist())
     if isinstance(value, list | tuple | set | frozenset):
         return [_plain(entry) for entry in value]
     return value if value is None or isinstance(value, int | float) else make_encodable(value)

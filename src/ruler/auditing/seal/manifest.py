@@ -166,6 +166,7 @@ def describe_code() -> Code:
     return Code(version=__version__, sha256=_hash_code(), constraints=constraints)
 
 
+@cache  # the version of a package is in a long text that takes 10 ms to read
 def _describe_environment() -> Environment:
     packages = {}
     for name in _PACKAGES:

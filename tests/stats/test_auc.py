@@ -50,14 +50,17 @@ def test_many_labellings_at_once_are_the_same_as_one_by_one():
         assert found == pytest.approx(alone, rel=1e-9)
 
 
-def test_labellings_of_unequal_sizes_are_the_same_as_one_by_one():
+@pytest.mark.parametrize("levels", [None, 1000, 4, 15])  # no ties, few and many
+def test_labellings_of_unequal_sizes_are_the_same_as_one_by_one(levels):
     rng = np.random.default_rng(1)
-    pool = ScorePool.of(rng.normal(size=30))
-    labels = np.arange(30) < rng.permutation(np.arange(2, 28))[:, None]
-    found = estimate_auc(pool, labels)
+    scores = rng.normal(size=60) if levels is None else rng.integers(0, levels, size=60).astype(float)
+    labels = rng.permuted(np.arange(60) < rng.permutation(np.arange(2, 58))[:, None], axis=1)
+    found = estimate_auc(ScorePool.of(scores), labels)
     for row, effect, error in zip(labels, found.effect, found.standard_error, strict=True):
-        alone = estimate_auc(pool, row[None])
-        assert (effect, error) == (alone.effect[0], alone.standard_error[0])
+        alone = measure_effect(scores[row], scores[~row])
+        assert (effect, error) == (alone.value, alone.standard_error)
+        wins = np.sign(scores[row][:, None] - scores[~row]) / 2 + 0.5
+        assert effect == pytest.approx(wins.mean())
 
 
 @pytest.mark.parametrize("levels", [None, 3])

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,7 @@ from ruler.stats.samples import as_sample
 
 ROUNDING = 1e-9
 """Statistics that differ by less count as equal, on the side that raises a p-value."""
+_FEW_TIES = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,10 +42,11 @@ class ScorePool:
         np.cumsum(weights[:, self.order], axis=1, out=heaped[:, 1:])
         return (heaped[:, self.low] + heaped[:, self.high]) / 2.0
 
-    @property
-    def has_ties(self) -> bool:
-        """Whether any two scores count as equal."""
-        return bool((self.high - self.low > 1).any())
+    @cached_property
+    def ties(self) -> list[tuple[int, int]]:
+        """Where each tie of several scores begins and ends, in order."""
+        is_tied = self.high - self.low > 1
+        return list(dict.fromkeys(zip(self.low[is_tied].tolist(), self.high[is_tied].tolist(), strict=True)))
 
     def rank(self) -> FloatArray:
         """Mid-rank of each score, from 1, in the order given: (n,).
@@ -88,8 +91,8 @@ def estimate_auc(pool: ScorePool, is_first: npt.NDArray[np.bool_]) -> AucEstimat
     """
     n_first = is_first.sum(axis=1).astype(np.float64)
     n_second = is_first.shape[1] - n_first
-    sums = _sum_tied if pool.has_ties or (n_first != n_first[0]).any() else _sum_distinct
-    wins, squares_first, squares_second = sums(pool, is_first)
+    is_quick = len(pool.ties) <= _FEW_TIES and (n_first == n_first[0]).all()
+    wins, squares_first, squares_second = (_sum_by_place if is_quick else _sum_by_tie)(pool, is_first)
     effect = wins / (n_first * n_second)
     with np.errstate(invalid="ignore", divide="ignore"):
         spread_first = np.maximum(0.0, squares_first / n_second**2 - n_first * effect**2) / (n_first - 1)
@@ -104,7 +107,7 @@ def estimate_auc(pool: ScorePool, is_first: npt.NDArray[np.bool_]) -> AucEstimat
     return AucEstimate(effect, np.sqrt(variance), freedom)
 
 
-def _sum_tied(pool: ScorePool, is_first: npt.NDArray[np.bool_]) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _sum_by_tie(pool: ScorePool, is_first: npt.NDArray[np.bool_]) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Pairs that the first sample wins, and sums of squared placements: of the first sample, and of the second."""
     starts = np.unique(pool.low)
     sizes = np.diff(starts, append=len(pool.order)).astype(np.float64)
@@ -120,22 +123,34 @@ def _sum_tied(pool: ScorePool, is_first: npt.NDArray[np.bool_]) -> tuple[FloatAr
     return counts @ middle - own.sum(axis=1), squares_first, np.square(under) @ sizes - own_squares
 
 
-def _sum_distinct(pool: ScorePool, is_first: npt.NDArray[np.bool_]) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """The same where all scores differ and every labelling marks m: permutations spend their time here.
+def _sum_by_place(pool: ScorePool, is_first: npt.NDArray[np.bool_]) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """The same where few scores tie and every labelling marks m: permutations spend their time here.
 
     The jth of the first sample, at place p_j of 0..n-1, lies over j - 1 of its own, so that p_j and j p_j have all sums
     in them: the squared counts below the second sample are those below all n, the sum of (2j - 1)(n - 1 - p_j), without
-    those below the first.
+    those below the first. Ties are counted in the order in which they stand, and then put right one by one.
     """
     (n_draws, n), m = is_first.shape, int(is_first[0].sum())
-    marked = np.flatnonzero(is_first.take(pool.order, axis=1)).reshape(n_draws, m)
+    mark = is_first.take(pool.order, axis=1)
+    marked = np.flatnonzero(mark).reshape(n_draws, m)
     places = np.subtract(marked, n * np.arange(n_draws)[:, None], dtype=np.float64)
     below = np.arange(m, dtype=np.float64)
     total, weighted = places.sum(axis=1), places @ below
-    squares = np.einsum("ij,ij->i", places, places)
     own_squares = float(below @ below)
+    wins = total - below.sum()
+    squares_first = np.einsum("ij,ij->i", places, places) - 2 * weighted + own_squares
     squares_second = (n - 1) * m**2 - 2 * weighted - total - own_squares
-    return total - below.sum(), squares - 2 * weighted + own_squares, squares_second
+    for low, high in pool.ties:
+        own = mark[:, low:high]
+        before = np.count_nonzero(places < low, axis=1)[:, None]
+        firsts = before + np.cumsum(own, axis=1) - own  # of the first sample, under each of the tie
+        seconds = np.arange(low, high) - firsts
+        k = own.sum(axis=1)
+        over, under = low - before[:, 0] + (high - low - k) / 2.0, before[:, 0] + k / 2.0
+        wins += k * over - (own * seconds).sum(axis=1)
+        squares_first += k * over**2 - (own * seconds**2).sum(axis=1)
+        squares_second += (high - low - k) * under**2 - (~own * firsts**2).sum(axis=1)
+    return wins, squares_first, squares_second
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,8 @@ import math
 import torch
 from torch import nn
 
+from ruler.models.mask_replay import ACTIVE
+
 _HEAD_DROPOUT = 5  # the layers before it end with the second ReLU
 _BITS = (1 << 53) - 1  # a double between 0 and 1 holds 53 random bits
 _CHUNK = 1 << 16  # numbers at a time: 512 kB of raw bits stay in a core's cache
@@ -84,10 +86,17 @@ def draw_noise(like: torch.Tensor, rate: float) -> torch.Tensor:
         True
     """
     noise = torch.empty_like(like, requires_grad=False, memory_format=torch.contiguous_format)
-    flat = noise.view(-1)
     threshold = math.ceil((1 - rate) * 2.0**53)
-    raw = torch.empty(min(_CHUNK, flat.numel()), dtype=torch.int64)
-    for part in torch.split(flat, _CHUNK):
-        bits = raw[: len(part)].random_(-(2**63), None).bitwise_and_(_BITS)
-        torch.lt(bits, threshold, out=part)
+
+    def draw(flat: torch.Tensor, generator: torch.Generator | None = None) -> None:
+        raw = torch.empty(min(_CHUNK, flat.numel()), dtype=torch.int64)
+        for part in torch.split(flat, _CHUNK):
+            bits = raw[: len(part)].random_(-(2**63), None, generator=generator).bitwise_and_(_BITS)
+            torch.lt(bits, threshold, out=part)
+
+    replay = ACTIVE.get()
+    if replay is None:
+        draw(noise.view(-1))
+    else:
+        replay.fill(noise.view(-1), rate, draw)
     return noise.mul_(1 / (1 - rate))

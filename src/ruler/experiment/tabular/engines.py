@@ -15,6 +15,7 @@ from ruler.experiment.cell import MeasuredModel, Scores, Workplace
 from ruler.experiment.grid import Cell, Job
 from ruler.experiment.settings import PAPER_FORGET_SEED, PAPER_RATE
 from ruler.experiment.tabular.measure import Forward, Records, load_parts, make_records, measure_models, place_parts
+from ruler.models.mask_replay import MaskReplay, replay_masks
 from ruler.models.tabular_mlp import TabularMLP
 from ruler.training.checkpoints import CheckpointStore, export_published, import_published
 from ruler.training.classifier import train_tabular
@@ -58,6 +59,7 @@ class ProtocolEngine:
     def __init__(self, job: Job, workplace: Workplace) -> None:
         self._dataset, self._workplace = job.cells[0].dataset, workplace
         self._store = CheckpointStore(workplace.models)
+        self._masks = MaskReplay()
         self._records = cache(lambda *draw: make_records(load_parts(self._dataset), *draw))
         self._original = cache(self._make_original)
         self._measured_original = cache(lambda *key: self._measure(self._original(*key[:3]), self._records(*key[3:])))
@@ -83,7 +85,8 @@ class ProtocolEngine:
             for rows in (records.partition.forget, records.partition.retain)
         )
         original = self._original(cell.seed, cell.batch_size, cell.models)
-        model = unlearn(cell.method, original, forget=forget, retain=retain, settings=choose_unlearning(cell))
+        with replay_masks(self._masks):
+            model = unlearn(cell.method, original, forget=forget, retain=retain, settings=choose_unlearning(cell))
         assert isinstance(model, TabularMLP)  # unlearning works on a copy
         return self._measure(model, records)
 
@@ -110,14 +113,15 @@ class ProtocolEngine:
 
     def _train(self, seed: int, batch_size: int | None, partition: Partition | None = None) -> TabularMLP:
         parts = load_parts(self._dataset)
-        return train_tabular(
-            parts.train_features,
-            parts.train_target,
-            partition,
-            seed=seed,
-            settings=TrainingSettings(batch_size=batch_size),
-            store=self._store,
-        )
+        with replay_masks(self._masks):
+            return train_tabular(
+                parts.train_features,
+                parts.train_target,
+                partition,
+                seed=seed,
+                settings=TrainingSettings(batch_size=batch_size),
+                store=self._store,
+            )
 
     def _import(self, seed: int, fraction: float | None = None) -> TabularMLP:
         folder = self._workplace.checkpoints

@@ -15,8 +15,8 @@ from ruler.core.markdown import markdown_table
 _RUN = ["data", "memory", "draw"]
 _KEPT = ("cost", "verdict", "is_clear", "m2_auc", "m4_auc", "norm_auc", "loss_auc", "test_accuracy", "retain_accuracy")
 _DAMAGE = ("damage_skill", "damage_similarity")
-COLUMNS = ["model", "cost", "erased, true labels", "erased, planted labels"]
-COLUMNS += ["no contrast", "residual or displaced", "damaged", "loss contrast", "accuracy lost"]
+COLUMNS = ["model", "cost", "erased, true labels", "erased, planted labels", "no contrast", "residual or displaced"]
+COLUMNS += ["damaged", "loss contrast, true labels", "loss contrast, planted labels", "accuracy lost"]
 
 
 def keep_rows(folder: Path, path: Path) -> None:
@@ -35,20 +35,17 @@ def write_page(source: Path, page: Path) -> None:
 
 def tabulate(table: pd.DataFrame) -> list[str]:
     """One line per model, over all runs; how many are erased for each kind of labels."""
-    erased = {}
-    for memory in ("true", "planted"):
-        part = summarize(table[table["memory"] == memory]).set_index("model")
-        erased[memory] = part["n_erased"].astype(str) + " of " + part["n_asked"].astype(str)
+    parts = {
+        memory: summarize(table[table["memory"] == memory]).set_index("model") for memory in ("true", "planted")
+    }  # one draw has the same records with opposite labels, so a mean over both would hide a contrast
     lines = []
     for one in summarize(table).to_dict("records"):
+        own = [part.loc[one["model"]] for part in parts.values()]
+        erased = [f"{part['n_erased']} of {part['n_asked']}" for part in own]
         counts = [f"{one[name]} of {one['n']}" for name in ("n_clear", "n_alarms", "n_damaged")]
-        numbers = [
-            f"{one['loss']:.3f} ± {one['loss_reach']:.3f}",
-            f"{100 * one['lost']:.1f} ± {100 * one['lost_reach']:.1f}",
-        ]
-        name = one["model"]
-        asked = [erased[memory].get(name, "") for memory in ("true", "planted")]
-        lines.append([f"`{name}`", f"{one['cost']:.2f}", *asked, *counts, *numbers])
+        losses = [f"{part['loss']:.3f} ± {part['loss_reach']:.3f}" for part in own]
+        lost = f"{100 * one['lost']:.1f} ± {100 * one['lost_reach']:.1f}"
+        lines.append([f"`{one['model']}`", f"{one['cost']:.2f}", *erased, *counts, *losses, lost])
     return markdown_table(COLUMNS, lines, marks=["---", *["--:"] * (len(COLUMNS) - 1)])
 
 

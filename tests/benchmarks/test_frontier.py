@@ -45,7 +45,8 @@ def test_a_model_is_asked_only_where_retraining_is_erased(tmp_path: Path) -> Non
     page = tmp_path / "page.md"
     page.write_text("<!-- measured: frontier -->\n<!-- end -->\n")
     write_page(tmp_path / "rows.csv", page)
-    line = "| `fresh-0.1` | 0.10 | 1 of 2 | 1 of 2 | 6 of 6 | 0 of 6 | 2 of 6 | 0.460 ± 0.000 | 1.0 ± 0.0 |"
+    line = "| `fresh-0.1` | 0.10 | 1 of 2 | 1 of 2 | 6 of 6 | 0 of 6 | 2 of 6 "
+    line += "| 0.460 ± 0.000 | 0.460 ± 0.000 | 1.0 ± 0.0 |"
     assert line in page.read_text()
     assert "<svg" in (tmp_path / "page.svg").read_text()
 

@@ -41,7 +41,7 @@ def tabulate(table: pd.DataFrame) -> list[str]:
     lines = []
     for one in summarize(table).to_dict("records"):
         own = [part.loc[one["model"]] for part in parts.values()]
-        erased = [f"{part['n_erased']} of {part['n_asked']}" for part in own]
+        erased = [f"{part['n_erased']:.0f} of {part['n_asked']:.0f}" for part in own]
         counts = [f"{one[name]} of {one['n']}" for name in ("n_clear", "n_alarms", "n_damaged")]
         losses = [f"{part['loss']:.3f} ± {part['loss_reach']:.3f}" for part in own]
         lost = f"{100 * one['lost']:.1f} ± {100 * one['lost_reach']:.1f}"

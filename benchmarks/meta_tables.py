@@ -192,7 +192,7 @@ def compare_by_draw(pool: pd.DataFrame, first: tuple[str, ...], second: tuple[st
     """AUC of one set of models against another within each draw; draws without a number on a side are left out."""
     values, labels = pool["value"].to_numpy(dtype=np.float64), pool["label"].to_numpy()
     is_own, is_other = (np.isin(labels, names) & ~np.isnan(values) for names in (first, second))
-    found = {}
+    found: dict[Any, float] = {}
     for key, rows in pool.groupby(["world", "draw"]).indices.items():
         own, other = values[rows][is_own[rows]], values[rows][is_other[rows]]
         if len(own) and len(other):

@@ -94,7 +94,8 @@ def test_a_captured_method_equals_the_plain_one(
     model, records = make_example(METHODS[method].kind)
     if METHODS[method].kind in ("any", "classifier"):  # the example has dropout, which is drawn on the host here
         model, records = make_model(), {"forget": (ROWS[:11], LABELS[:11]), "retain": (ROWS[11:], LABELS[11:])}
-    settings = METHODS[method].settings(epochs=3, batch_size=8)
+    n_at_once = 10 if method == "sisa" else 8  # a slice of SISA's would leave one record alone to batch norm
+    settings = METHODS[method].settings(epochs=3, batch_size=n_at_once)
 
     def run() -> torch.Tensor:
         return flatten(unlearn(method, model, forget=records["forget"], retain=records["retain"], settings=settings))

@@ -149,7 +149,7 @@ def list_cells(study: StudySettings) -> tuple[Cell, ...]:
     Example:
         >>> from ruler.experiment.studies import STUDIES
         >>> [len(list_cells(study)) for study in STUDIES.values()]
-        [1800, 900, 450, 300, 1200, 3000, 210, 210, 135, 135, 330]
+        [1800, 900, 450, 300, 1200, 3000, 210, 210, 135, 135, 660]
     """
     cells = []
     # The references of one choice that is not random show what it does, so such a choice has one fraction.

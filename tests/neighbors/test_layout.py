@@ -9,11 +9,15 @@ from tests.neighbors.reference import row_sets, unit
 from ruler.neighbors.layout import Layout, choose_sample, find_clusters, find_needed, measure_reach
 
 
-@given(cluster_of=st.lists(st.integers(0, 6), min_size=1, max_size=2000), tile_rows=st.sampled_from([128, 256, 1024]))
+@given(
+    cluster_of=st.lists(st.integers(0, 6), min_size=1, max_size=2000),
+    tile_rows=st.sampled_from([128, 256, 1024]),
+    has_cells=st.booleans(),
+)
 @settings(max_examples=40)
-def test_each_row_is_in_one_tile_of_its_cluster(cluster_of, tile_rows):
+def test_each_row_is_in_one_tile_of_its_cluster(cluster_of, tile_rows, has_cells):
     cluster_of = np.array(cluster_of)
-    layout = Layout.group(cluster_of, tile_rows)
+    layout = Layout.group(cluster_of, tile_rows, np.arange(len(cluster_of)) % 5 if has_cells else None)
     seen = []
     for tile, cluster in enumerate(layout.clusters):
         start, stop = layout.span(tile)
@@ -21,9 +25,18 @@ def test_each_row_is_in_one_tile_of_its_cluster(cluster_of, tile_rows):
         assert 0 < len(rows) <= tile_rows
         assert (cluster_of[rows] == cluster).all()
         blocks = range(layout.first_block(tile), layout.first_block(tile) - (-len(rows) // 128))
+        assert all((np.diff(layout.rows_of_block(block)) > 0).all() for block in blocks)
         np.testing.assert_array_equal(np.concatenate([layout.rows_of_block(block) for block in blocks]), rows)
         seen.append(rows)
     assert sorted(np.concatenate(seen)) == list(range(len(cluster_of)))
+
+
+def test_rows_of_one_cell_share_sub_blocks():
+    cell_of = np.arange(1280) % 10
+    layout = Layout.group(np.zeros(1280, dtype=np.int64), 512, cell_of)
+    blocks = [layout.first_block(tile) + place for tile in range(len(layout)) for place in range(3)]
+    held = [len(np.unique(cell_of[layout.rows_of_block(block)])) for block in blocks]
+    assert max(held) <= 2
 
 
 def test_rows_as_they_stand_are_cut_into_tiles():

@@ -45,6 +45,7 @@ FEWEST_CENTRED_ROWS = 8192
 MOST_CENTRES = 64
 CENTRED_TYPES = ("bfloat16", "float32")
 _CENTRED_OVER_PLAIN = 1.15  # measured cost of a centred tile pair in units of a plain one
+_WORTH_CELLS = 0.2  # of the first pass: above it what is left to recheck pays for a finer order of the rows
 _TIMINGS = 4
 _FLOAT64_OVER_FLOAT32 = 2.2  # measured cost of a float64 tile pair in units of a float32 one
 _RECHECK_OVER_SCAN = 1.5  # measured cost of rechecking every sub-block in units of a float64 scan
@@ -92,7 +93,8 @@ class CpuEngine:
         if self.centred is None:
             return choose_plan(problem, torch)
         clusters = _find_clusters(problem)
-        return Plan(CentredArithmetic(torch, self.centred, clusters.centres), *_lay_out(problem, clusters))
+        layouts = _lay_out(problem, clusters, is_fine=True)
+        return Plan(CentredArithmetic(torch, self.centred, clusters.centres), *layouts)
 
 
 def search_both(queries: npt.NDArray[Any], base: npt.NDArray[Any], *, k: int) -> tuple[Neighbors, Neighbors]:
@@ -173,13 +175,18 @@ def _choose_centred(
     clusters = _find_clusters(problem)
     if clusters.spread >= WORTH_CENTRING:
         return best
-    layouts = None
+    layouts, is_fine = None, False
     for dtype, scan_s in zip(CENTRED_TYPES, scans_s, strict=True):
         expected_s = _CENTRED_OVER_PLAIN * clusters.needed * scan_s
         if expected_s < best_s:
             layouts = layouts or _lay_out(problem, clusters)
             plan = Plan(CentredArithmetic(torch, dtype, clusters.centres), *layouts)
-            expected_s += _count_centred(problem, plan) * recheck_s
+            again_s = _count_centred(problem, plan) * recheck_s
+            if again_s > _WORTH_CELLS * expected_s and not is_fine:  # fewer sub-blocks where near rows share them
+                layouts, is_fine = _lay_out(problem, clusters, is_fine=True), True
+                plan = Plan(plan.arithmetic, *layouts)
+                again_s = _count_centred(problem, plan) * recheck_s
+            expected_s += again_s
             best, best_s = (plan, expected_s) if expected_s < best_s else (best, best_s)
     return best
 
@@ -190,9 +197,9 @@ def _find_clusters(problem: Problem) -> Clusters:
     return find_clusters(sample, min(MOST_CENTRES, max(1, n_rows // TILE_ROWS)), problem.k)
 
 
-def _lay_out(problem: Problem, clusters: Clusters) -> tuple[Layout, Layout]:
-    base = clusters.assign(problem.base, TILE_ROWS)
-    return base if problem.is_self else clusters.assign(problem.queries, TILE_ROWS), base
+def _lay_out(problem: Problem, clusters: Clusters, *, is_fine: bool = False) -> tuple[Layout, Layout]:
+    base = clusters.assign(problem.base, TILE_ROWS, is_fine=is_fine)
+    return base if problem.is_self else clusters.assign(problem.queries, TILE_ROWS, is_fine=is_fine), base
 
 
 def _count_centred(problem: Problem, plan: Plan) -> float:

@@ -5,6 +5,7 @@ low precision tells near rows apart (`centred.py`), and most pairs of tiles are 
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,7 @@ from ruler.neighbors.tiles import SUB_BLOCK
 
 SAMPLE_ROWS = 2048
 _LEAST_SAMPLE = 1024
+_MOST_CELLS = 256
 _LLOYD_STEPS = 2
 WORTH_CENTRING = 0.5  # of the spread around the origin: above it centres change too little
 _NO_STRUCTURE = 0.95  # of the spread: eight centres leave less in up to 160 clusters
@@ -48,14 +50,22 @@ class Layout:
         return cls(starts, tile_rows, None, np.zeros(len(starts) - 1, dtype=np.int64))
 
     @classmethod
-    def group(cls, cluster_of: IndexArray, tile_rows: int) -> "Layout":
-        """Rows of one cluster beside each other, each cluster cut into tiles of almost equal size."""
+    def group(cls, cluster_of: IndexArray, tile_rows: int, cell_of: IndexArray | None = None) -> "Layout":
+        """Rows of one cluster beside each other, each cluster cut into tiles of almost equal size.
+
+        Within a cluster rows of one cell stand together, if cells are given; rows of a sub-block ascend.
+        """
         starts, clusters = [0], []
         for cluster, n_rows in enumerate(np.bincount(cluster_of).tolist()):
             first, n_tiles = starts[-1], -(-n_rows // tile_rows)
             starts += [first + (i + 1) * n_rows // n_tiles for i in range(n_tiles)]
             clusters += [cluster] * n_tiles
         order = np.argsort(cluster_of, kind="stable")
+        if cell_of is not None:
+            order = np.lexsort((cell_of, cluster_of))
+            for start, stop in pairwise(starts):
+                for first in range(start, stop, SUB_BLOCK):
+                    order[first : min(first + SUB_BLOCK, stop)].sort()
         return cls(np.array(starts), tile_rows, order, np.array(clusters, dtype=np.int64))
 
     def __len__(self) -> int:
@@ -97,17 +107,24 @@ class Clusters:
         centres: (c, p) means of unit rows, in float64.
         spread: Mean squared distance of the sample to its centres; that of unit rows to the origin is 1.
         needed: Share of the products that angles between clusters do not rule out, as the sample has it.
+        cells: (m, p) rows of the sample, to put rows that are nearest to one of them beside each other.
     """
 
     centres: FloatArray
     spread: float
     needed: float
+    cells: FloatArray
 
-    def assign(self, rows: UnitRows, tile_rows: int) -> Layout:
-        """Put each row beside those of its nearest centre."""
-        spans = iterate_blocks(len(rows), block_rows_for(rows.width))
-        nearest = [_squared_distances(rows.block(*span), self.centres).argmin(axis=1) for span in spans]
-        return Layout.group(np.concatenate(nearest), tile_rows)
+    def assign(self, rows: UnitRows, tile_rows: int, *, is_fine: bool = False) -> Layout:
+        """Put each row beside those of its nearest centre and, among them if asked, of its nearest cell."""
+        points = [self.centres, self.cells] if is_fine else [self.centres]
+        found: list[list[IndexArray]] = [[] for _ in points]
+        for span in iterate_blocks(len(rows), block_rows_for(rows.width)):
+            block = rows.block(*span)
+            for parts, some in zip(found, points, strict=True):
+                parts.append(_squared_distances(block, some).argmin(axis=1))
+        cluster_of, *cells = (np.concatenate(parts) for parts in found)
+        return Layout.group(cluster_of, tile_rows, cells[0] if cells else None)
 
 
 def measure_reach(cosines: FloatArray) -> float:
@@ -142,7 +159,8 @@ def find_clusters(sample: FloatArray, most: int, k: int) -> Clusters:
         elif n_centres > 4 and float(distances.mean()) > _NO_STRUCTURE * spread:
             break
     needed = _estimate_needed(sample, best, k) if spread < WORTH_CENTRING else 1.0
-    return Clusters(best, spread, needed)
+    cells = sample[:: max(1, len(sample) // _MOST_CELLS)]
+    return Clusters(best, spread, needed, cells)
 
 
 def _squared_distances(rows: FloatArray, centres: FloatArray) -> FloatArray:

@@ -35,7 +35,7 @@ def test_lira_is_a_ratio_of_normal_densities():
         found = compute(OWN, SEEN, UNSEEN)
         np.testing.assert_allclose(found.records, densities[0] - densities[1])
         assert found.value == np.mean(found.records > 0)
-    assert "at least two models" in lira(OWN, SEEN[:1], UNSEEN).reason
+    assert "at least 2 models on each side, since they scatter; got 1" in lira(OWN, SEEN[:1], UNSEEN).reason
     with pytest.raises(InputError, match="the same 30 records"):
         lira(OWN, [draw_answers(n=29)] * 2, UNSEEN)
 
@@ -75,8 +75,11 @@ def test_rmia_counts_the_population_that_is_beaten():
     for threshold in (1.0, 2.0):
         expected = [np.mean(ratio / population > threshold) for ratio in own]
         np.testing.assert_allclose(rmia(OWN, held_out, references, others, threshold=threshold).records, expected)
-    with pytest.raises(InputError, match="at least one, each with the same 30 records"):
-        rmia(OWN, held_out, [], others)
+    assert (
+        rmia(OWN, held_out, [], others).reason == "It needs at least 1 model that never saw the forget records; got 0."
+    )
+    with pytest.raises(InputError, match="oracles must each have the same 30 records"):
+        rmia(OWN, held_out, others, references)
 
 
 def test_rmia_of_records_like_the_population_is_a_half():

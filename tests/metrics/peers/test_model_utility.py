@@ -43,5 +43,5 @@ def test_what_lacks_is_said():
     with pytest.raises(InputError, match="got none for world_facts probability"):
         model_utility({"retain": part, "real_authors": part})
     found = model_utility({"retain": {**part, "rouge": math.nan}, "real_authors": part, "world_facts": part})
-    assert found.reason == "One of the nine numbers is NaN."
+    assert found.reason == "One of the nine numbers has no value."
     assert model_utility({"retain": {**part, "rouge": 0.0}, "real_authors": part, "world_facts": part}).value == 0

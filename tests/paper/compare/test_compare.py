@@ -93,12 +93,33 @@ def test_what_is_left_is_the_largest_effect_that_decides(found) -> None:
 def test_every_missing_number_has_its_reason_and_a_metric_that_fails_stops_no_other(found) -> None:
     why = {(one["title"], one["metric"]): one["reason"] for one in found.missing.to_dict("records")}
     assert why["Retraining", "broken_of_tests"] == "ZeroDivisionError: no number"
-    assert why["Retraining", "klom"] == "It needs at least 10 models on each side; got 2."
+    assert why["Retraining", "klom"] == "It needs at least 10 models on each side; got 2. More seeds give more models."
     assert why["Original", "m3"] == "The original has not moved."
     numbers = found.runs.select_dtypes("number")
     for run, row in zip(found.runs.to_dict("records"), numbers.to_dict("records"), strict=True):
         absent = {name for name, value in row.items() if math.isnan(value)}
         assert absent <= json.loads(run["reasons"]).keys()
+
+
+def test_one_seed_is_told_what_to_bring_in_words(folder: Path, tmp_path: Path) -> None:
+    metrics = ["rmia", "lira", "u_lira", "klom", "min_k", "forget_quality"]
+    alone = ruler.compare(
+        folder / "own.csv", target="sick", methods=["ssd"], metrics=metrics, seeds=1, out=tmp_path, jobs=1
+    )
+    rows = alone.missing[alone.missing["title"] == "Original"]
+    why = dict(zip(rows["metric"], rows["reason"], strict=True))
+    assert set(metrics) < why.keys()
+    assert not any("_" in why[name] for name in metrics)
+    assert (
+        why["rmia"]
+        == "It needs at least 1 model that never saw the forget records; got 0. More seeds give more models."
+    )
+    for name, least in {"lira": "2", "u_lira": "2", "klom": "10"}.items():
+        assert f"at least {least} models on each side" in why[name]
+        assert why[name].endswith("got 0. More seeds give more models.")
+    assert why["min_k"] == (
+        "It needs how likely each token of the forget records is, which models of this kind do not tell."
+    )
 
 
 def test_u_lira_compares_with_the_same_method_on_originals_of_other_seeds(found) -> None:

@@ -16,7 +16,7 @@ from ruler.core.types import Embeddings, IndexArray, Predictions
 from ruler.experiment.cell import Scores, Workplace
 from ruler.experiment.compare.choice import Rehearsal, choose_settings, cut_rehearsal, rehearse
 from ruler.experiment.compare.data import CompareData, load_compared
-from ruler.experiment.compare.kinds import list_needed
+from ruler.experiment.compare.kinds import SEVERAL, explain_missing, list_needed
 from ruler.experiment.compare.trainers import ComparedClassifier, TimedTrainer, make_trainer
 from ruler.experiment.diagnostic.data import Completing
 from ruler.experiment.diagnostic.engine import (
@@ -167,7 +167,7 @@ class CompareEngine(DiagnosticEngine):
             given["random_forget_predictions"] = self._reference(cell, "random", cell.seed, draw)[0]
         others = [seed for seed in self._recipe["seeds"] if seed != cell.seed]
         for kind in ("oracles", "originals"):
-            if f"{kind}_" in self._needed and others:
+            if f"{kind}_" in self._needed:
                 found = [self._reference(cell, kind, seed, draw) for seed in others]
                 given[f"{kind}_forget_predictions"] = [forget for forget, _ in found]
                 given[f"{kind}_held_out_predictions"] = [held_out for _, held_out in found]
@@ -212,12 +212,20 @@ class CompareEngine(DiagnosticEngine):
         values: dict[str, float | None] = {}
         reasons = {"layers": self._why_no_layers} if self._why_no_layers else {}
         for name in self._metrics:
+            values[name], reason = None, explain_missing(name, given)
             try:
                 found = PEERS[name].measure(given)
-                values[name], reason = (found.value, found.reason) if math.isfinite(found.value) else (None, "")
-                reason = reason or found.reason or ("" if values[name] is not None else "It is infinite.")
-            except Exception as error:  # of a user's own, among others
-                values[name], reason = None, f"{type(error).__name__}: {error}"
+                if math.isfinite(found.value):
+                    values[name] = found.value
+                elif math.isinf(found.value):
+                    reason = "It is infinite."
+                elif not reason:
+                    is_of_several = any(need.startswith(SEVERAL) for need in PEERS[name].needs)
+                    reason = found.reason + (" More seeds give more models." if is_of_several else "")
+            except RulerError as error:
+                reason = str(error)
+            except Exception as error:  # of a user's own
+                reason = f"{type(error).__name__}: {error}"
             if reason:
                 reasons[name] = reason
         return {"peers": json.dumps(values), "reasons": json.dumps(reasons)}

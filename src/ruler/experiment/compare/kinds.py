@@ -1,6 +1,9 @@
 """Kinds of data and models: their methods, what they give to metrics, their architecture and batch size."""
 
-from ruler.metrics.peers import PEERS, PREFIXES
+from collections.abc import Mapping
+from typing import Any
+
+from ruler.metrics.peers import NEEDS, PEERS, PREFIXES
 
 _STATES = tuple(f"{side}_{what}" for side in ("forget", "retain", "held_out") for what in ("states", "groups"))
 _TOKENS = ("forget_tokens", "held_out_tokens", "forget_patches")
@@ -28,6 +31,8 @@ FITTING = {
 }
 """Kinds of methods for each; retraining is the training of the original, whatever the model."""
 ARCHITECTURES = {"table": "tabular_mlp", "images": "small_cnn", "text": "bert_mlm", "prompts": "causal_lm"}
+SEVERAL = ("oracles_", "originals_", "shadows_")
+"""Whose numbers are those of the other seeds' models."""
 _SMALLEST_BATCH, _STEPS = 16, 16
 _LARGEST_BATCH = {"images": 128, "text": 16, "prompts": 32}
 
@@ -52,8 +57,25 @@ def list_needed(metrics: tuple[str, ...]) -> set[str]:
         >>> sorted(list_needed(("zrf",)))
         ['forget_predictions', 'random_']
     """
-    found = set()
-    for name in (name for metric in metrics for name in (*PEERS[metric].needs, *PEERS[metric].takes)):
-        prefix = next((prefix for prefix in PREFIXES if name.startswith(prefix)), "")
-        found |= {name.removeprefix(prefix), prefix}
-    return found - {""}
+    names = (name for metric in metrics for name in (*PEERS[metric].needs, *PEERS[metric].takes))
+    return {part for name in names for part in _split_prefix(name)} - {""}
+
+
+def explain_missing(metric: str, given: Mapping[str, Any]) -> str:
+    """Why such models cannot be measured by a metric, in words rather than the names of `NEEDS`; empty if they can.
+
+    Example:
+        >>> explain_missing("min_k", {"weights": 1})
+        'It needs how likely each token of the forget records is, which models of this kind do not tell.'
+    """
+    lacking = []
+    for prefix, name in (_split_prefix(need) for need in PEERS[metric].needs if given.get(need) is None):
+        words = NEEDS.get(name, name)
+        lacking.append(words if given.get(name) is None else f"{words}, {PREFIXES[prefix]}")
+    listed = " and ".join(dict.fromkeys(lacking))
+    return f"It needs {listed}, which models of this kind do not tell." if lacking else ""
+
+
+def _split_prefix(need: str) -> tuple[str, str]:
+    prefix = next((prefix for prefix in PREFIXES if need.startswith(prefix)), "")
+    return prefix, need.removeprefix(prefix)

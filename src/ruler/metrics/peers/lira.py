@@ -44,8 +44,9 @@ def u_lira(
 
 def _judge(own: Predictions, seen: Sequence[Predictions], unseen: Sequence[Predictions]) -> PeerValue:
     found = margins(own, "forget_predictions")
-    if min(len(seen), len(unseen)) < 2:
-        return PeerValue(math.nan, reason="It needs at least two models on each side, to know how they scatter.")
+    fewest = min(len(seen), len(unseen))
+    if fewest < 2:
+        return PeerValue(math.nan, reason=f"It needs at least 2 models on each side, since they scatter; got {fewest}.")
     records = _log_density(found, seen) - _log_density(found, unseen)
     return PeerValue(float((records > 0).mean()), records)
 

@@ -66,7 +66,7 @@ def model_utility(utility: Mapping[str, Mapping[str, float]]) -> PeerValue:
         raise InputError(f"utility must hold nine numbers; got none for {', '.join(missing)}.")
     values = [utility[part][name] for part in PARTS for name in NUMBERS]
     if any(math.isnan(value) for value in values):
-        return PeerValue(math.nan, reason="One of the nine numbers is NaN.")
+        return PeerValue(math.nan, reason="One of the nine numbers has no value.")
     return PeerValue(harmonic_mean(values))
 
 

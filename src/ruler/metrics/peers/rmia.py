@@ -1,5 +1,6 @@
 """RMIA: against how many population records is a forget record the likelier member?"""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -29,6 +30,8 @@ def rmia(
         >>> rmia(sure, flat, [flat], [flat]).value, rmia(flat, flat, [flat], [flat]).value
         (1.0, 0.5)
     """
+    if not min(len(oracles_forget_predictions), len(oracles_held_out_predictions)):
+        return PeerValue(math.nan, reason="It needs at least 1 model that never saw the forget records; got 0.")
     own = _rate(forget_predictions, oracles_forget_predictions)
     population = _rate(held_out_predictions, oracles_held_out_predictions)
     lead = own[:, None] - population - np.log(threshold)
@@ -40,8 +43,8 @@ def _rate(predictions: Predictions, references: Sequence[Predictions]) -> FloatA
     """Logarithm (n,) of the true class's probability over its mean in the references."""
     own = losses(predictions)
     others = [losses(one) for one in references]
-    if not others or any(one.shape != own.shape for one in others):
-        raise InputError(f"oracles must be at least one, each with the same {len(own)} records; got others.")
+    if any(one.shape != own.shape for one in others):
+        raise InputError(f"oracles must each have the same {len(own)} records; got others.")
     return np.asarray(-own - np.logaddexp.reduce(-np.array(others), axis=0) + np.log(len(others)))
 
 

@@ -56,7 +56,7 @@ OWN: dict[str, Measure] = {
 
 _SHORT = ("left", "held_out_accuracy", "retain_accuracy", "forget_accuracy", "cost")
 _KEYS = ("method", "options", "seed", "forget_seed")
-_UNMEASURED = "The audit could not measure it."
+_UNMEASURED = "The audit could not measure it; its report, which --reports saves, says why."
 _ONE_RUN = "An interval needs at least two runs."
 
 

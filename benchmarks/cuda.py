@@ -10,9 +10,9 @@ from typing import Any
 
 from benchmarks.measure import describe_machine
 from benchmarks.search import Case, Timing, make_rows
+from ruler.core.determinism import full_precision
 from ruler.core.files import write_atomically
 from ruler.core.optional import load_optional
-from ruler.core.precision import full_precision
 from ruler.neighbors import find_neighbors
 from ruler.neighbors.cuda.engine import load_rows
 from ruler.neighbors.cuda.fused_pass import FusedScan, can_fuse

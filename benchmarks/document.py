@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ruler.core.files import write_atomically
-from ruler.core.markdown import markdown_table
+from ruler.core.text import markdown_table
 
 _TITLE = """# Performance
 

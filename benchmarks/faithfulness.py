@@ -31,7 +31,7 @@ from torch import nn
 from ruler.auditing import AuditSettings, audit_evidence, gather_evidence
 from ruler.auditing.contrasts import OWN
 from ruler.core.arithmetic import similarity_of_unit_rows
-from ruler.core.seeding import seeded
+from ruler.core.determinism import seeded
 from ruler.core.types import Embeddings, IndexArray
 from ruler.embeddings.language.quantize import quantize_model
 from ruler.embeddings.language.tokens import HEAD_INPUT

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ruler.core.markdown import markdown_table
+from ruler.core.text import markdown_table
 from ruler.stats.auc import auc_interval, measure_effect
 
 _OURS = {

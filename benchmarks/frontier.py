@@ -41,7 +41,7 @@ from torch.nn import functional
 from benchmarks.worlds import Reading, World, make_world
 from ruler.auditing import AuditSettings, audit_evidence, gather_evidence
 from ruler.auditing.contrasts import OWN
-from ruler.core.seeding import seeded
+from ruler.core.determinism import seeded
 from ruler.experiment.diagnostic.trainers import TRAINING
 from ruler.neighbors import find_neighbors
 from ruler.training.loop import optimize

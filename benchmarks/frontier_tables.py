@@ -10,7 +10,7 @@ from scipy.stats import t as student
 
 from benchmarks.meta_tables import put_between
 from ruler.core.files import write_atomically, writing_atomically
-from ruler.core.markdown import markdown_table
+from ruler.core.text import markdown_table
 
 _RUN = ["data", "memory", "draw"]
 _KEPT = ("cost", "verdict", "is_clear", "m2_auc", "m4_auc", "norm_auc", "loss_auc", "test_accuracy", "retain_accuracy")

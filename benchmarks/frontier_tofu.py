@@ -33,7 +33,7 @@ from safetensors.torch import load_model, save_model
 from torch import nn
 
 from benchmarks.faithfulness import REFERENCE_SEED, Laboratory, audit_with, remember_references
-from ruler.core.seeding import seeded
+from ruler.core.determinism import seeded
 from ruler.experiment.diagnostic.trainers import TRAINING, repeat_exactly
 from ruler.training.loop import optimize
 from ruler.training.steps import Objective, compute_label_loss, compute_logits, cross_entropy

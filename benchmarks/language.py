@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ruler.core.markdown import markdown_table
+from ruler.core.text import markdown_table
 from ruler.embeddings.language.tokens import read_tokens
 from ruler.training.loop import optimize
 from ruler.training.sentences import NOT_ASKED, Completions

@@ -52,7 +52,7 @@ from torch import nn
 from benchmarks.worlds import SIDES, Reading, make_world, move_labels
 from ruler.auditing import AuditSettings, audit_evidence, gather_evidence
 from ruler.auditing.contrasts import OWN
-from ruler.core.seeding import seeded
+from ruler.core.determinism import seeded
 from ruler.core.types import IndexArray
 from ruler.metrics.outputs import accuracy, losses, membership_inference
 from ruler.metrics.peers import PEERS

@@ -13,7 +13,7 @@ from scipy.stats import t as student
 
 from ruler.core.arithmetic import TIE_SLACK
 from ruler.core.files import write_atomically
-from ruler.core.markdown import markdown_table
+from ruler.core.text import markdown_table
 from ruler.metrics.peers import PEERS
 from ruler.metrics.peers.robustness import quantization_robustness, relearning_robustness
 

@@ -18,7 +18,7 @@ from scipy.optimize import nnls
 
 from benchmarks.measure import describe_machine
 from ruler.core.files import write_atomically
-from ruler.core.markdown import markdown_table
+from ruler.core.text import markdown_table
 from ruler.core.types import FloatArray
 
 POINTS = (

@@ -15,8 +15,7 @@ from typing import Any
 
 from benchmarks.measure import describe_machine
 from ruler.core.errors import InputError, RulerError
-from ruler.core.files import write_atomically
-from ruler.core.locations import cache_folder
+from ruler.core.files import cache_folder, write_atomically
 from ruler.core.registry import Registry
 from ruler.data import load_tabular
 from ruler.experiment.store import load_results

@@ -15,7 +15,7 @@ import pytest
 from tests.faults.kill import write
 from tests.fuzz.bundles import BUNDLES, TRAPS, audit_trapped, import_traps
 
-from ruler.core.markdown import markdown_table
+from ruler.core.text import markdown_table
 
 
 def describe_bundles(root: Path) -> list[str]:

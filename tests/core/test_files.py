@@ -1,11 +1,13 @@
 import errno
 import os
 import re
+import sys
+from pathlib import Path
 
 import pytest
 
 from ruler.core.errors import FileFormatError, WriteError
-from ruler.core.files import check_writable, write_atomically, writing_safely
+from ruler.core.files import cache_folder, check_writable, data_folder, write_atomically, writing_safely
 
 
 def test_replaces_a_file_whole_and_makes_folders(tmp_path):
@@ -58,3 +60,25 @@ def test_a_folder_is_checked_before_it_is_made(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(WriteError, match="must be writable; got: it is a file"):
         check_writable(tmp_path / "file")
+
+
+def test_the_environment_names_both_folders(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RULER_CACHE", "~/kept")
+    monkeypatch.setenv("RULER_DATA", "/data")
+    assert cache_folder() == Path.home() / "kept"
+    assert data_folder() == Path("/data")
+
+
+def test_data_lie_in_the_cache_unless_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RULER_DATA", raising=False)
+    monkeypatch.setenv("RULER_CACHE", "/cache")
+    assert data_folder() == Path("/cache")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="platformdirs knows the other platforms")
+def test_the_cache_is_where_the_platform_keeps_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RULER_CACHE", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    assert cache_folder() == Path.home() / ".cache" / "ruler"
+    monkeypatch.setenv("XDG_CACHE_HOME", "/place")
+    assert cache_folder() == Path("/place/ruler")

@@ -26,7 +26,7 @@ from pathlib import Path
 
 from ruler.auditing.seal.check import check_report
 from ruler.auditing.seal.signature import PUBLIC_NAME
-from ruler.core.markdown import markdown_table
+from ruler.core.text import markdown_table
 
 ROOT = Path(__file__).parents[2]
 STUDY = ["primary", "--datasets", "breast_cancer", "--methods", "gradient_ascent", "scrub", "--jobs", "2"]

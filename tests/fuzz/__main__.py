@@ -10,7 +10,7 @@ from tests.fuzz.run import Count, Failure, run
 from tests.fuzz.targets import TARGETS
 
 from ruler.core.files import write_atomically
-from ruler.core.markdown import markdown_table
+from ruler.core.text import markdown_table
 
 BEGIN, END = "<!-- fuzz: begin -->", "<!-- fuzz: end -->"
 _MOST_SHOWN = 5

@@ -431,8 +431,8 @@ def dataset_images() -> Target:
     import pyarrow as arrow
     from pyarrow import parquet
 
+    from ruler.core.readers.arrays import decode_image
     from ruler.core.readers.datasets import read_records
-    from ruler.core.readers.images import decode_image
 
     def read(folder: Path) -> None:
         for record in read_records(folder, "image"):
@@ -453,7 +453,7 @@ def image_bytes(form: str) -> bytes:
 
 
 def image_folder(name: str, form: str, containers: Mapping[str, Container]) -> Target:
-    from ruler.core.readers.images import decode_image, list_images
+    from ruler.core.readers.arrays import decode_image, list_images
 
     def read(folder: Path) -> None:
         for path in list_images(folder):

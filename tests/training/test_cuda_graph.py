@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import nn
 
+from ruler.core.determinism import seeded
 from ruler.core.errors import DivergedError
-from ruler.core.seeding import seeded
 from ruler.models.ft_transformer import FTTransformer
 from ruler.models.resnet18 import ResNet18
 from ruler.testing.methods import TinyLanguageModel, make_completions

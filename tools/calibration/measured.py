@@ -9,7 +9,7 @@ from scipy.stats import beta, kstest
 
 from calibration.world import Row
 from ruler.core.files import write_atomically
-from ruler.core.markdown import markdown_table
+from ruler.core.text import markdown_table
 
 Test = Callable[[Row], bool]
 _LEVELS = (0.01, 0.05, 0.10, 0.25, 0.50, 0.75, 0.90)

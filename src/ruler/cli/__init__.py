@@ -11,7 +11,7 @@ from ruler.core import __version__
 from ruler.core.errors import RulerError
 from ruler.core.optional import load_optional
 from ruler.core.readers.safety import is_panic
-from ruler.core.terminal import show_text
+from ruler.core.text import show_text
 
 INTERRUPTED, TERMINATED = 130, 143
 _MISUSE = 2

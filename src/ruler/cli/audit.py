@@ -15,7 +15,7 @@ from ruler.cli.executors import choose_cluster
 from ruler.cli.help import PlainCommand
 from ruler.core.errors import InputError
 from ruler.core.files import check_writable
-from ruler.core.terminal import show_json
+from ruler.core.text import show_json
 
 if TYPE_CHECKING:
     from ruler.auditing.findings import Extra, Report

@@ -7,7 +7,7 @@ import typer
 
 from ruler.cli import INTERRUPTED, TERMINATED, Terminated
 from ruler.core.errors import InputError
-from ruler.core.terminal import show_text
+from ruler.core.text import show_text
 
 EXAMPLE = "Example: ruler compare breast_cancer --seeds 3 --out compared"
 _MISUSE = 2

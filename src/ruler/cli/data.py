@@ -11,7 +11,7 @@ from rich.table import Table
 
 from ruler.cli.help import PlainCommand, PlainGroup
 from ruler.core.errors import InputError, RulerError
-from ruler.core.locations import cache_folder, data_folder
+from ruler.core.files import cache_folder, data_folder
 from ruler.data import DATASETS, describe_dataset, fetch_dataset, locate
 
 app = typer.Typer(

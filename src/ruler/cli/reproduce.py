@@ -15,7 +15,7 @@ from ruler.cli import INTERRUPTED, TERMINATED, Terminated
 from ruler.cli.executors import choose_cluster
 from ruler.cli.help import PlainCommand
 from ruler.core.errors import WriteError
-from ruler.core.terminal import show_text
+from ruler.core.text import show_text
 from ruler.experiment.executors import EXECUTORS, RayExecutor
 from ruler.experiment.run import (
     RESULTS_FILE,

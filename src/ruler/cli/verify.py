@@ -32,7 +32,7 @@ def verify(
     Exit status: 0 all that was checked holds, 1 something does not, 2 misuse.
     """
     from ruler.auditing.seal.check import Check, check_report
-    from ruler.core.terminal import show_text
+    from ruler.core.text import show_text
 
     checks = list(check_report(folder, key=key))
     if rerun and any(check.holds is False for check in checks):

@@ -19,7 +19,7 @@ import difflib
 from collections.abc import Iterable
 from typing import Any
 
-from ruler.core.terminal import show_text
+from ruler.core.text import show_text
 
 _LONGEST_REASON = 300
 

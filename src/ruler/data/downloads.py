@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ruler.core.errors import DownloadError, RulerError, WriteError
-from ruler.core.files import FAULTS_OF_THE_DISK, writing_safely
-from ruler.core.locations import cache_folder
+from ruler.core.files import FAULTS_OF_THE_DISK, cache_folder, writing_safely
 from ruler.core.optional import load_optional
 from ruler.core.progress import show_progress
 from ruler.data.datasets import Dataset, RemoteFile

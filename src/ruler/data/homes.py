@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ruler.core.errors import FileFormatError
-from ruler.core.locations import cache_folder
+from ruler.core.files import cache_folder
 from ruler.core.optional import load_optional
 from ruler.core.progress import track
-from ruler.core.readers.images import decode_image
+from ruler.core.readers.arrays import decode_image
 from ruler.data.datasets import FaceSet, ImageSet, TabularSet
 from ruler.data.downloads import downloaded, explain
 from ruler.data.types import PixelArray, TabularData

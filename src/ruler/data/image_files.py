@@ -8,8 +8,8 @@ import numpy.typing as npt
 
 from ruler.core.errors import InputError
 from ruler.core.progress import track
+from ruler.core.readers.arrays import decode_image, list_images
 from ruler.core.readers.datasets import bytes_of, check_table, find_column, read_dataset, read_features
-from ruler.core.readers.images import decode_image, list_images
 from ruler.data.encoding import encode_classes
 from ruler.data.types import ImageData, PixelArray
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from ruler.core.errors import FileFormatError
-from ruler.core.readers.bounds import pack_texts
 from ruler.core.readers.documents import read_json_list
+from ruler.core.readers.safety import pack_texts
 from ruler.core.readers.tables import read_json_lines
 from ruler.data.types import Prompts
 

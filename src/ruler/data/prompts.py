@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from ruler.core.errors import InputError
-from ruler.core.readers.bounds import pack_texts
 from ruler.core.readers.datasets import read_dataset
+from ruler.core.readers.safety import pack_texts
 from ruler.core.readers.tables import TABLE_SUFFIXES, read_rows, read_table
 from ruler.core.registry import Registry
 from ruler.data.datasets import PromptSet

@@ -10,8 +10,7 @@ from typing import Any, Literal, TypeVar
 import numpy.typing as npt
 
 from ruler.core.errors import DownloadError, FileFormatError, InputError, UnknownNameError
-from ruler.core.files import write_atomically
-from ruler.core.locations import cache_folder, data_folder
+from ruler.core.files import cache_folder, data_folder, write_atomically
 from ruler.core.readers.arrays import read_npz
 from ruler.core.registry import Registry
 from ruler.data.catalog import DATASETS

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ruler.core.checks import check_number
 from ruler.core.errors import InputError, shorten
-from ruler.core.readers.bounds import limit, say_how_to_raise
+from ruler.core.readers.safety import limit, say_how_to_raise
 from ruler.embeddings.inputs import IGNORED_TOKEN
 
 PLAIN = "{prompt}{completion}"

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from ruler.core.determinism import fixed_algorithms, full_precision
 from ruler.core.errors import InputError
-from ruler.core.precision import fixed_algorithms, full_precision
 
 
 def bare_module(model: Any) -> nn.Module:

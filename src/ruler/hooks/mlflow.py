@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ruler.auditing.findings import Report
 from ruler.core.optional import load_optional
-from ruler.core.terminal import show_text
+from ruler.core.text import show_text
 from ruler.hooks.numbers import list_numbers
 
 _LONGEST_TAG = 5000

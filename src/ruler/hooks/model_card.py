@@ -12,9 +12,8 @@ from ruler.auditing.report.display import format_estimate, format_number, format
 from ruler.auditing.verdict import count_flagged
 from ruler.core.errors import InputError
 from ruler.core.files import write_atomically
-from ruler.core.markdown import markdown_table
 from ruler.core.optional import load_optional
-from ruler.core.terminal import show_text
+from ruler.core.text import markdown_table, show_text
 
 _BEGIN, _END = "<!-- ruler audit: begin -->", "<!-- ruler audit: end -->"
 _TASK, _PREFIX = "machine-unlearning", "ruler-"

@@ -7,7 +7,7 @@ from typing import Any
 from ruler.auditing.findings import Report
 from ruler.core.errors import InputError
 from ruler.core.optional import load_optional
-from ruler.core.terminal import show_text
+from ruler.core.text import show_text
 from ruler.hooks.numbers import list_numbers
 
 

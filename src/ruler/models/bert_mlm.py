@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ruler.core.errors import CheckpointError, DownloadError, FileFormatError
-from ruler.core.locations import cache_folder
+from ruler.core.files import cache_folder
 from ruler.core.optional import load_optional
 from ruler.core.readers.arrays import read_torch
 from ruler.core.readers.pretrained import check_folder, load_pretrained, load_tokenizer

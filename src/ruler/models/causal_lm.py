@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ruler.core.errors import CheckpointError
-from ruler.core.locations import cache_folder
+from ruler.core.files import cache_folder
 from ruler.core.optional import load_optional
 from ruler.core.readers.pretrained import load_pretrained, load_tokenizer, quiet_transformers
 from ruler.core.readers.safety import reading_safely

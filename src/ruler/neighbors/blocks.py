@@ -14,9 +14,9 @@ import numpy as np
 
 from ruler.core.arithmetic import iterate_blocks
 from ruler.core.checks import check_number
+from ruler.core.determinism import full_precision
 from ruler.core.errors import InputError
 from ruler.core.optional import load_optional
-from ruler.core.precision import full_precision
 from ruler.core.progress import track
 from ruler.core.types import FloatArray, IndexArray, Neighbors
 from ruler.neighbors.cpu import search_both

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ruler.core.precision import full_precision
+from ruler.core.determinism import full_precision
 from ruler.core.progress import show_progress
 from ruler.core.types import Neighbors
 from ruler.neighbors.centred import CentredArithmetic

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from ruler.core.markdown import markdown_table
+from ruler.core.text import markdown_table
 from ruler.paper.tables.layout import Column, Printed, PrintedTable
 
 _MATH = {

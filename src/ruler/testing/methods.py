@@ -23,8 +23,8 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from ruler.core.determinism import seeded
 from ruler.core.errors import InputError
-from ruler.core.seeding import seeded
 from ruler.models.ft_transformer import FTTransformer
 from ruler.models.tabular_mlp import TabularMLP
 from ruler.training.batches import Batches

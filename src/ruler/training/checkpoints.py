@@ -18,8 +18,7 @@ from safetensors.torch import save as pack_tensors
 from torch import nn
 
 from ruler.core.errors import CheckpointError, InputError
-from ruler.core.files import write_atomically, writing_safely
-from ruler.core.locations import cache_folder
+from ruler.core.files import cache_folder, write_atomically, writing_safely
 from ruler.core.readers.arrays import read_torch
 from ruler.core.types import Partition
 from ruler.models.tabular_mlp import TabularMLP

@@ -7,8 +7,8 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
+from ruler.core.determinism import seeded
 from ruler.core.errors import InputError
-from ruler.core.seeding import seeded
 from ruler.core.types import Partition, Predictions
 from ruler.models.tabular_mlp import TabularMLP
 from ruler.training.batches import Batches, Source, slice_rows

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from ruler.core.determinism import fixed_algorithms
 from ruler.core.errors import DivergedError, InputError
-from ruler.core.precision import fixed_algorithms
 from ruler.core.progress import track
 from ruler.training.batches import Batch, Batches, Source
 from ruler.training.cuda_graph import CapturedStep, can_capture, capture_graph

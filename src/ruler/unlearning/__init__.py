@@ -3,9 +3,9 @@
 import copy
 from typing import TYPE_CHECKING, Any
 
+from ruler.core.determinism import seeded
 from ruler.core.errors import InputError
 from ruler.core.registry import Registry
-from ruler.core.seeding import seeded
 from ruler.unlearning.bad_teacher import BAD_TEACHER, BadTeacherSettings
 from ruler.unlearning.classifier.boundary_shrink import BOUNDARY_SHRINK, BoundaryShrinkSettings
 from ruler.unlearning.classifier.cf_k import CF_K, CfKSettings

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from ruler.core.seeding import seeded
+from ruler.core.determinism import seeded
 from ruler.training.batches import Batch
 from ruler.training.sentences import NOT_ASKED
 from ruler.training.steps import Objective, compute_label_loss, compute_logits, is_by_token

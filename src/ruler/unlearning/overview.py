@@ -2,7 +2,7 @@
 
 from dataclasses import fields
 
-from ruler.core.markdown import markdown_table
+from ruler.core.text import markdown_table
 from ruler.unlearning import METHODS
 from ruler.unlearning.method import Method, UnlearningSettings
 

@@ -1,7 +1,7 @@
 import pandas as pd
 
 from ruler.auditing.report.display import choose_digits, format_interval, format_number, format_p
-from ruler.core.terminal import show_text
+from ruler.core.text import show_text
 
 NAN = float("nan")
 

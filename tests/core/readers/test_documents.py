@@ -5,8 +5,8 @@ import time
 import pytest
 
 from ruler.core.errors import FileFormatError
-from ruler.core.readers.bounds import limit
 from ruler.core.readers.documents import read_json, read_toml
+from ruler.core.readers.safety import limit
 
 N = limit("toml_bytes") - 16
 DEEP = {

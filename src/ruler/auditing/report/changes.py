@@ -14,7 +14,7 @@ from ruler.auditing.verdict import count_flagged
 from ruler.core.errors import InputError
 from ruler.core.files import write_atomically
 from ruler.core.optional import load_optional
-from ruler.core.terminal import show_text
+from ruler.core.text import show_text
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -18,7 +18,7 @@ from ruler.auditing.report.figures.axes import Axis
 from ruler.auditing.report.figures.records import DistributionFigure
 from ruler.auditing.report.tables import PLAIN, show_table
 from ruler.core import __version__
-from ruler.core.terminal import show_text
+from ruler.core.text import show_text
 
 _SETTINGS = {"True": "yes", "False": "no", "None": display.DASH}
 _SOFTWARE = ("ruler", "python", "numpy", "scipy", "torch", "transformers")

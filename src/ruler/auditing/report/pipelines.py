@@ -7,7 +7,7 @@ from typing import Any, Literal
 from ruler.auditing.findings import Report, Severity, Verdict
 from ruler.auditing.report import wording
 from ruler.core import __version__
-from ruler.core.terminal import show_text
+from ruler.core.text import show_text
 
 Level = Literal["error", "warning", "note"]
 _LEVELS: dict[Severity, Level] = {"fail": "error", "warn": "warning", "note": "note"}

@@ -8,7 +8,7 @@ from ruler.auditing.findings import Report
 from ruler.auditing.report import wording
 from ruler.auditing.report.display import count_records, format_estimate, format_number, format_p
 from ruler.auditing.report.wording import list_metrics, name_contrast
-from ruler.core.terminal import show_text
+from ruler.core.text import show_text
 
 _WIDTH = 100
 _MOST_NAMED = 5

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ruler.auditing.records import ALIKE, NOT_JUDGED
 from ruler.auditing.report.display import DASH, choose_digits, format_number, format_p
-from ruler.core.terminal import show_text
+from ruler.core.text import show_text
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,9 +8,8 @@ from typing import Any
 
 from ruler.core.errors import CheckpointError, FileFormatError
 from ruler.core.optional import load_optional
-from ruler.core.readers.bounds import check_at_most
 from ruler.core.readers.documents import read_json
-from ruler.core.readers.safety import reading_safely
+from ruler.core.readers.safety import check_at_most, reading_safely
 
 CONFIG = "adapter_config.json"
 _WEIGHTS = "adapter_model.safetensors"

@@ -1,8 +1,9 @@
-"""Arrays and tensors in files: .npy, .npz, .pt and .pth. Pickled objects are refused, not opened."""
+"""Arrays, tensors and images in files: .npy, .npz, .pt, .pth, PNG and JPEG. Pickled objects are refused, not opened."""
 
 import io
 import math
 import pickle
+import warnings
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,15 +13,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ruler.core.errors import FileFormatError
+from ruler.core.errors import FileFormatError, InputError
 from ruler.core.optional import load_optional
-from ruler.core.readers.bounds import check_unfolded_size
-from ruler.core.readers.safety import reading_safely
+from ruler.core.readers.safety import check_unfolded_size, limit, reading_safely
 
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 _MOST_HEADER_BYTES = 1 << 16
 _AGAIN = "Write it again."
 _PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg")
+_MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "YCbCr")
 
 
 def open_npy(path: Path) -> npt.NDArray[Any]:
@@ -147,3 +149,52 @@ def read_torch(path: Path, *, is_mapped: bool = False) -> Any:
                 f"{path} must hold tensors only; got a file that is broken or needs pickled code, which is not run. "
                 "Save a tensor or a state dict, with torch.save."
             ) from None
+
+
+def list_images(folder: Path) -> list[Path]:
+    """The PNG and JPEG files in a folder and those below it, sorted; hidden files are passed over.
+
+    Raises:
+        InputError: None.
+    """
+    found = sorted(
+        path
+        for path in folder.rglob("*")
+        if path.suffix.lower() in IMAGE_SUFFIXES and not path.name.startswith(".") and path.is_file()
+    )
+    if not found:
+        raise InputError(
+            f"{folder} must hold at least one image ({', '.join(IMAGE_SUFFIXES)}); got none. Remove it or fill it."
+        )
+    return found
+
+
+def decode_image(content: bytes, name: str, image_size: tuple[int, int] | None = None) -> npt.NDArray[np.uint8]:
+    """One PNG or JPEG as (height, width, 3) uint8, turned upright as its camera noted, transparency dropped.
+
+    Raises:
+        FileFormatError: Not such an image, a broken one, more pixels than the limit, or more than 8 bits per colour.
+    """
+    pillow: Any = load_optional("PIL.Image", "reading images")
+    operations: Any = load_optional("PIL.ImageOps", "reading images")
+    try:
+        # warnings tell of broken camera notes, which only say which way is up, and of sizes, which are checked here
+        with (
+            warnings.catch_warnings(action="ignore"),
+            pillow.open(io.BytesIO(content), formats=("PNG", "JPEG")) as image,
+        ):
+            if image.width * image.height > limit("pixels"):
+                raise ValueError(f"{image.width} x {image.height} pixels")
+            if image.mode not in _MODES:
+                raise ValueError(f"mode {image.mode}, more than 8 bits per colour")
+            operations.exif_transpose(image, in_place=True)
+            upright = image.convert("RGB")
+    except Exception as error:  # parsers raise anything
+        reason = "not one of the two" if isinstance(error, pillow.UnidentifiedImageError) else error
+        raise FileFormatError(
+            f"{name} must be a PNG or JPEG image of at most {limit('pixels'):,} pixels and 8 bits per colour; got a "
+            f"file that cannot be read ({reason}). Remove or convert it."
+        ) from error
+    if image_size is not None:
+        upright = upright.resize((image_size[1], image_size[0]), pillow.Resampling.BILINEAR)
+    return np.asarray(upright, dtype=np.uint8)

@@ -9,9 +9,8 @@ from typing import Any, Literal, TypeVar
 
 from ruler.core.errors import FileFormatError, InputError, shorten
 from ruler.core.optional import load_optional
-from ruler.core.readers.bounds import check_unfolded_size
 from ruler.core.readers.documents import read_json
-from ruler.core.readers.safety import reading_safely
+from ruler.core.readers.safety import check_unfolded_size, reading_safely
 from ruler.core.readers.tables import measure_unfolded, read_parquet
 
 T = TypeVar("T")

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ruler.core.errors import FileFormatError
-from ruler.core.readers.bounds import check_at_most, limit, say_how_to_raise
-from ruler.core.readers.safety import reading_safely
+from ruler.core.readers.safety import check_at_most, limit, reading_safely, say_how_to_raise
 
 _PART = r"""(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')[ \t]*+"""
 

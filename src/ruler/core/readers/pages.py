@@ -10,7 +10,7 @@ from typing import IO, Any
 
 from ruler.core.errors import FileFormatError
 from ruler.core.optional import load_optional
-from ruler.core.readers.bounds import check_at_most, check_unfolded_size
+from ruler.core.readers.safety import check_at_most, check_unfolded_size
 
 _LEAST_BYTES_PER_VALUE = 8  # a number, an offset of a text, or a reference to a Python object
 _FIRST_READ, _LONGEST_HEADER = 1 << 12, 1 << 24

@@ -1,17 +1,20 @@
-"""Inputs pinned by their SHA-256: what changes while it is measured is no evidence."""
+"""Inputs pinned by their SHA-256: what changes while it is measured is no evidence, and what shrinks ends the audit."""
 
+import ctypes
 import hashlib
 import os
+import signal
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
+from typing import Any
 
 from ruler.core.errors import FileFormatError
 from ruler.core.files import hash_file
 from ruler.core.readers.safety import reading_safely
-from ruler.core.readers.shrinking import telling_of_shrunk_files
+from ruler.core.text import show_text
 
 READ_ENDINGS = (
     *(".npy", ".npz", ".parquet", ".safetensors", ".pt", ".pth", ".arrow"),
@@ -21,16 +24,16 @@ READ_ENDINGS = (
 """Of files in folders that readers open; others in a folder may change."""
 
 _MOST_LISTED = 1000
+_MISUSE = 2  # the exit status
 Digests = str | dict[str, str]
 
 
 @dataclass(frozen=True)
 class _Pin:
-    """A file as it was: what its bytes hash to, its size, and when it was last written to, by the system's clock."""
+    """A file as it was: what its bytes hash to; and its size, its place on the disk and when it was last written to."""
 
     sha256: str
-    n_bytes: int
-    written_ns: tuple[int, int, int]
+    state: tuple[int, int, int, int]
 
 
 class PinnedInputs:
@@ -55,7 +58,6 @@ class PinnedInputs:
 
     def __init__(self, places: Mapping[str, Path | Iterable[Path]]) -> None:
         self._files: dict[str, dict[Path, str]] = {}
-        self._watch = ExitStack()
         for name, place in places.items():
             for number, one in enumerate([place] if isinstance(place, Path) else place, 1):
                 with reading_safely(one):
@@ -64,11 +66,17 @@ class PinnedInputs:
         self._pins = dict(zip(paths, _hash_all(paths), strict=True))
 
     def __enter__(self) -> "PinnedInputs":
-        self._watch.enter_context(telling_of_shrunk_files(self.find_shrunk))
+        with _lock:
+            _watched.append(self)
+            if len(_watched) == 1:
+                _earlier[:] = [_install(ctypes.cast(_handler, ctypes.c_void_p).value)]
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._watch.close()
+        with _lock:
+            _watched.remove(self)
+            if not _watched:
+                _install(_earlier[0])
         if kind is None:
             self.check()
 
@@ -78,12 +86,16 @@ class PinnedInputs:
         Raises:
             FileFormatError: A file was changed, written to, or is gone.
         """
-        for path, pin in self._pins.items():
-            self._compare(path, pin, _stat(path) if path.is_file() else None)
-        for path, now in zip(self._pins, _hash_all(self._pins), strict=True):
-            self._compare(path, self._pins[path], (now.n_bytes, now.written_ns))
-            if now.sha256 != self._pins[path].sha256:
-                raise FileFormatError(_complain(path, "it was changed"))
+        for path, pin in self._pins.items():  # at once, before any is hashed
+            if not path.is_file():
+                raise _changed(path, "it is gone")
+            if _stat(path) != pin.state:
+                raise _changed(path, "it was written to")
+        for (path, pin), now in zip(self._pins.items(), _hash_all(self._pins), strict=True):
+            if now.state != pin.state:
+                raise _changed(path, "it was written to")
+            if now.sha256 != pin.sha256:
+                raise _changed(path, "it was changed")
 
     def describe(self) -> dict[str, Digests]:
         """SHA-256 by place and file; of a folder with more than 1,000 files, one of its list of names and hashes."""
@@ -101,18 +113,13 @@ class PinnedInputs:
 
     def find_shrunk(self) -> list[Path]:
         """Files that are shorter than they were, or gone."""
-        return [path for path, pin in self._pins.items() if not path.is_file() or path.stat().st_size < pin.n_bytes]
-
-    @staticmethod
-    def _compare(path: Path, pin: _Pin, now: tuple[int, tuple[int, int, int]] | None) -> None:
-        if now is None:
-            raise FileFormatError(_complain(path, "it is gone"))
-        if now != (pin.n_bytes, pin.written_ns):
-            raise FileFormatError(_complain(path, "it was written to"))
+        return [path for path, pin in self._pins.items() if not path.is_file() or path.stat().st_size < pin.state[0]]
 
 
-def _complain(path: Path, what: str) -> str:
-    return f"{path} must stay as it is while it is audited; {what}. Audit a copy that nothing writes to."
+def _changed(path: Path, how: str) -> FileFormatError:
+    return FileFormatError(
+        f"{path} must stay as it is while it is audited; {how}. Audit a copy that nothing writes to."
+    )
 
 
 def _list_files(place: Path) -> Iterator[tuple[Path, str]]:
@@ -135,16 +142,46 @@ def _list_files(place: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _hash_all(paths: Iterable[Path]) -> Iterator[_Pin]:
+    def pin(path: Path) -> _Pin:
+        with reading_safely(path):
+            state = _stat(path)  # first, so that a change while it is hashed is seen later
+            return _Pin(hash_file(path), state)
+
     with ThreadPoolExecutor(os.cpu_count()) as pool:  # hashing leaves the interpreter free
-        yield from pool.map(_hash, paths)
+        yield from pool.map(pin, paths)
 
 
-def _hash(path: Path) -> _Pin:
-    with reading_safely(path):
-        n_bytes, written_ns = _stat(path)  # first, so that a change while it is hashed is seen later
-        return _Pin(hash_file(path), n_bytes, written_ns)
-
-
-def _stat(path: Path) -> tuple[int, tuple[int, int, int]]:
+def _stat(path: Path) -> tuple[int, int, int, int]:
     found = path.stat()
-    return found.st_size, (found.st_ino, found.st_mtime_ns, found.st_ctime_ns)
+    return found.st_size, found.st_ino, found.st_mtime_ns, found.st_ctime_ns
+
+
+_lock = Lock()
+_watched: list[PinnedInputs] = []
+_earlier: list[int | None] = []
+"""The address of the function that C called before on this signal."""
+
+
+def _tell(_: int) -> None:
+    """Say which file shrank and end the process. Nothing else is done: memory may be in any state.
+
+    Reading beyond the new end of a mapped file raises SIGBUS. Python's own signal handlers run only after the
+    instruction that failed, which fails again, for ever; so C calls this one at once.
+    """
+    names = ", ".join(show_text(path) for pins in _watched for path in pins.find_shrunk()) or "an input file"
+    line = f"ruler: {names} must stay as it is while it is audited; it became shorter, or its disk failed. "
+    os.write(2, f"{line}Audit a copy that nothing writes to.\n".encode(errors="backslashreplace"))
+    os._exit(_MISUSE)
+
+
+_handler: Any = ctypes.CFUNCTYPE(None, ctypes.c_int)(_tell)
+
+
+def _install(handler: int | None) -> int | None:
+    """Let C call another function on SIGBUS, where there is that signal; returns the one before."""
+    if not hasattr(signal, "SIGBUS"):
+        return None
+    install = ctypes.CDLL(None).signal
+    install.restype, install.argtypes = ctypes.c_void_p, [ctypes.c_int, ctypes.c_void_p]
+    earlier: int | None = install(int(signal.SIGBUS), handler)
+    return earlier

@@ -10,9 +10,8 @@ from typing import Any
 
 from ruler.core.errors import CheckpointError, FileFormatError, InputError
 from ruler.core.optional import load_optional
-from ruler.core.readers.bounds import check_at_most, limit, say_how_to_raise
 from ruler.core.readers.documents import read_json
-from ruler.core.readers.safety import reading_safely
+from ruler.core.readers.safety import check_at_most, limit, reading_safely, say_how_to_raise
 
 _PROCESSOR_FILES = ("preprocessor_config.json", "processor_config.json")
 _COUNTS = re.compile(r"(n|num)_.*(layers?|blocks?|experts?|stages?)|.*_layers|depths?|n_layer")

@@ -12,9 +12,8 @@ from typing import IO, Any
 
 from ruler.core.errors import FileFormatError, InputError
 from ruler.core.optional import load_optional
-from ruler.core.readers.bounds import check_unfolded_size
 from ruler.core.readers.pages import check_pages
-from ruler.core.readers.safety import reading_safely
+from ruler.core.readers.safety import check_unfolded_size, reading_safely
 
 TABLE_SUFFIXES = (".csv", ".csv.gz", ".parquet")
 _LONGEST_FIELD = (1 << 31) - 1  # what csv takes for a limit on every machine

@@ -17,7 +17,7 @@ from ruler.core.readers.adapters import is_adapter, merge_adapter
 from ruler.core.readers.arrays import read_torch
 from ruler.core.readers.pretrained import load_pretrained
 from ruler.core.readers.safety import reading_safely
-from ruler.core.terminal import show_text
+from ruler.core.text import show_text
 
 if TYPE_CHECKING:
     import torch

@@ -8,8 +8,7 @@ import numpy.typing as npt
 
 from ruler.core.errors import FileFormatError, suggest
 from ruler.core.readers.arrays import open_npy, read_npz
-from ruler.core.readers.bounds import check_text_array, pack_texts
-from ruler.core.readers.safety import reading_safely
+from ruler.core.readers.safety import check_text_array, pack_texts, reading_safely
 from ruler.core.readers.tables import read_csv, read_parquet, read_rows
 from ruler.embeddings.folders import SIDES
 

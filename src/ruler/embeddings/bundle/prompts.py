@@ -7,8 +7,8 @@ from typing import Any
 
 from ruler.core.arithmetic import iterate_blocks
 from ruler.core.errors import FileFormatError, InputError
-from ruler.core.readers.bounds import check_at_most
 from ruler.core.readers.datasets import check_table, is_dataset_folder, only_part, read_dataset
+from ruler.core.readers.safety import check_at_most
 from ruler.core.readers.tables import read_parquet, read_rows
 
 ENDINGS = (".csv", ".jsonl", ".parquet")

@@ -10,11 +10,10 @@ import numpy.typing as npt
 
 from ruler.core.errors import FileFormatError, shorten, suggest
 from ruler.core.progress import track
-from ruler.core.readers.arrays import open_npy, read_npz
-from ruler.core.readers.bounds import check_at_most, limit
+from ruler.core.readers.arrays import decode_image, list_images, open_npy, read_npz
 from ruler.core.readers.datasets import is_dataset_folder, read_records
-from ruler.core.readers.images import decode_image, list_images
 from ruler.core.readers.pretrained import load_image_processor, load_tokenizer
+from ruler.core.readers.safety import check_at_most, limit
 from ruler.core.readers.tables import read_rows
 from ruler.embeddings.bundle.prompts import PromptForm, read_prompt_rows
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ruler.core.errors import FileFormatError, InputError
-from ruler.core.readers.bounds import check_text_array, pack_texts
+from ruler.core.readers.safety import check_text_array, pack_texts
 from ruler.core.types import Embeddings
 
 MATRIX_NAMES = ("values", "embeddings", "embedding")

@@ -16,7 +16,7 @@ from ruler.core.errors import FileFormatError
 from ruler.core.files import writing_atomically
 from ruler.core.optional import load_optional
 from ruler.core.readers.arrays import open_npy, open_npz, read_torch
-from ruler.core.readers.bounds import check_at_most, check_ends, check_unfolded_size, pack_texts
+from ruler.core.readers.safety import check_at_most, check_ends, check_unfolded_size, pack_texts
 from ruler.core.types import Embeddings
 from ruler.embeddings.formats import Opened, beside_of, find_beside, pick_matrix
 

@@ -15,7 +15,7 @@ from ruler.core.checks import block_rows_for
 from ruler.core.errors import FileFormatError
 from ruler.core.files import writing_atomically
 from ruler.core.optional import load_optional
-from ruler.core.readers.bounds import pack_texts
+from ruler.core.readers.safety import pack_texts
 from ruler.core.readers.tables import ParquetTable, open_parquet
 from ruler.core.types import Embeddings
 from ruler.embeddings.formats import BESIDE_NAMES, MATRIX_NAMES, Opened, beside_of, find_beside, find_named

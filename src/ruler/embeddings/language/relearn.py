@@ -50,7 +50,7 @@ def relearn_records(
         InputError: No Hugging Face model, weights that cannot be trained, or records without labels.
     """
     torch = load_optional("torch", "relearning")
-    from ruler.core.precision import fixed_algorithms, full_precision
+    from ruler.core.determinism import fixed_algorithms, full_precision
     from ruler.embeddings import heads
     from ruler.embeddings.inputs import collate, collate_labels, read_signature
     from ruler.embeddings.running import bare_module

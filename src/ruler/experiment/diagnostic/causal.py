@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from ruler.core.seeding import seeded
+from ruler.core.determinism import seeded
 from ruler.core.types import IndexArray
 from ruler.embeddings.language.tokens import HEAD_INPUT, Precision, read_tokens
 from ruler.embeddings.prompts import encode_prompts

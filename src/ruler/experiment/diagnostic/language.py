@@ -10,8 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from ruler.core.precision import full_precision
-from ruler.core.seeding import seeded
+from ruler.core.determinism import full_precision, seeded
 from ruler.core.types import IndexArray
 from ruler.experiment.diagnostic.data import DiagnosticData, Language
 from ruler.experiment.diagnostic.trainers import (

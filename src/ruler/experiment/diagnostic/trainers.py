@@ -15,8 +15,8 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
+from ruler.core.determinism import fixed_algorithms, full_precision, repeatable_only
 from ruler.core.errors import InputError
-from ruler.core.precision import fixed_algorithms, full_precision, repeatable_only
 from ruler.core.registry import Registry
 from ruler.core.types import IndexArray
 from ruler.data import DATASETS, ImageSet

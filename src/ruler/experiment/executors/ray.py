@@ -13,8 +13,7 @@ from ruler.core import __version__
 from ruler.core.checks import check_number
 from ruler.core.cluster import ClusterSettings, check_fit, connect, list_needs, worker_variables
 from ruler.core.errors import InputError
-from ruler.core.files import write_atomically
-from ruler.core.locations import cache_folder, data_folder
+from ruler.core.files import cache_folder, data_folder, write_atomically
 from ruler.core.optional import load_optional
 from ruler.data import DATASETS, locate
 from ruler.experiment.cell import Outcome, Workplace, run_job

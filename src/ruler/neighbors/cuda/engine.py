@@ -12,9 +12,9 @@ import numpy as np
 
 from ruler.core.arithmetic import iterate_blocks, norm_rows, unit_rows
 from ruler.core.checks import as_matrix, is_on_cuda, measure_norms
+from ruler.core.determinism import full_precision
 from ruler.core.errors import InputError
 from ruler.core.optional import load_optional
-from ruler.core.precision import full_precision
 from ruler.core.types import FloatArray, IndexArray, Neighbors
 from ruler.neighbors.cuda.fused_pass import FusedScan, choose_parts
 from ruler.neighbors.cuda.scan import DeviceScan, rows_for

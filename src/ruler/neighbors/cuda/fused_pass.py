@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ruler.core.arithmetic import iterate_blocks
-from ruler.core.precision import tensor_cores
+from ruler.core.determinism import tensor_cores
 from ruler.core.progress import show_progress
 from ruler.neighbors.cuda.operands import NARROW_WIDTH, measure_parts, store_rows
 from ruler.neighbors.cuda.scan import BestPairs, Pairs

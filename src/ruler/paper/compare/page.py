@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ruler.auditing.report.display import choose_digits, count_records, format_estimate, format_number
 from ruler.auditing.report.tables import Column, PageTable
 from ruler.core import __version__
-from ruler.core.terminal import show_text
+from ruler.core.text import show_text
 from ruler.experiment.compare.settings import CompareSettings
 from ruler.paper.compare.figures import (
     REFERENCES,

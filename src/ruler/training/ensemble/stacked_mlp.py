@@ -10,8 +10,8 @@ import torch
 from torch.nn import functional
 
 from ruler.core.checks import as_matrix
+from ruler.core.determinism import seeded
 from ruler.core.errors import InputError
-from ruler.core.seeding import seeded
 from ruler.models.tabular_mlp import TabularMLP
 
 _ALIGNMENT = 32  # a member's parameters start at a multiple of 128 bytes, as fast products want

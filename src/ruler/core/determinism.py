@@ -1,10 +1,14 @@
-"""How precisely, and by which algorithms, torch computes: settings of the whole process, which threads share."""
+"""How precisely, by which algorithms and from which seeds torch computes: settings that all threads share."""
 
 import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
+
+import numpy as np
+
+from ruler.core.optional import load_optional
 
 Turn = Callable[[Any, ExitStack], None]
 """Changes settings of torch and pushes onto the stack what restores each of them."""
@@ -187,3 +191,33 @@ _PRODUCTS = _Switch(_tighten_products)
 _CONVOLUTIONS = _Switch(_tighten_convolutions)
 _ALGORITHMS = _Switch(_fix_algorithms)
 _OPERATIONS = _Switch(_refuse_others)
+
+
+def seed_everything(seed: int) -> None:
+    """Seed torch and NumPy's global stream, as the paper's protocol does before a model is built."""
+    load_optional("torch", "training a model").manual_seed(seed)
+    np.random.seed(seed)
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Run a block on freshly seeded torch and NumPy streams and restore the caller's streams after it.
+
+    Example:
+        >>> import torch
+        >>> with seeded(3):
+        ...     first = torch.rand(2)
+        >>> with seeded(3):
+        ...     bool((torch.rand(2) == first).all())
+        True
+    """
+    torch = load_optional("torch", "training a model")
+    # Asking CUDA for its state would start it; a stream that was never used need not be kept.
+    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else []
+    numpy_state = np.random.get_state()
+    with torch.random.fork_rng(devices=list(devices)):
+        seed_everything(seed)
+        try:
+            yield
+        finally:
+            np.random.set_state(numpy_state)

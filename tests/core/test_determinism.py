@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ruler.core.precision import fixed_algorithms, full_precision, repeatable_only, tensor_cores
+from ruler.core.determinism import (
+    fixed_algorithms,
+    full_precision,
+    repeatable_only,
+    seed_everything,
+    seeded,
+    tensor_cores,
+)
 from ruler.neighbors import find_neighbors
 
 torch = pytest.importorskip("torch")
@@ -177,7 +184,7 @@ with full_precision(torch), repeatable_only(torch):
 
 
 def say_in_a_new_process(lines: str) -> str:
-    start = "import torch\nfrom ruler.core.precision import full_precision, repeatable_only, tensor_cores\n"
+    start = "import torch\nfrom ruler.core.determinism import full_precision, repeatable_only, tensor_cores\n"
     done = subprocess.run([sys.executable, "-c", start + lines], check=True, stdout=subprocess.PIPE, text=True)
     return done.stdout
 
@@ -274,3 +281,29 @@ def test_a_torch_with_the_older_interface_alone() -> None:
         assert word[-1] == "highest"
     assert (word[-1], cudnn.allow_tf32, cudnn.benchmark, cudnn.deterministic) == ("high", True, True, False)
     assert matmul.allow_bf16_reduced_precision_reduction
+
+
+torch = pytest.importorskip("torch")
+
+
+def test_a_seeded_block_draws_as_a_seeded_program_does() -> None:
+    with seeded(9):
+        inside = torch.rand(1).item(), np.random.rand()
+    seed_everything(9)
+    assert (torch.rand(1).item(), np.random.rand()) == inside
+
+
+def fail_after_drawing() -> None:
+    with seeded(9):
+        torch.rand(5), np.random.rand(5)
+        raise KeyError
+
+
+def test_the_callers_streams_come_back_even_after_an_error() -> None:
+    seed_everything(1)
+    expected = torch.rand(2)[1].item(), np.random.rand(2)[1]
+    seed_everything(1)
+    torch.rand(1), np.random.rand()
+    with pytest.raises(KeyError):
+        fail_after_drawing()
+    assert (torch.rand(1).item(), np.random.rand()) == expected

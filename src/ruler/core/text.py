@@ -1,6 +1,7 @@
-"""Text as a person should see it: nothing in it controls the terminal or the page, or hides."""
+"""Text as a person should see it: nothing in it controls the terminal or hides. And the writer of Markdown tables."""
 
 import json
+from collections.abc import Iterable, Sequence
 
 # Characters that control, reorder, hide or break the text around them. Joiners are left: scripts and emoji need them.
 _CONTROLS = {*range(0x20), *range(0x7F, 0xA0), *range(0xD800, 0xE000)} - {ord("\n"), ord("\t")}
@@ -28,3 +29,20 @@ def show_json(value: object) -> str:
         '{\n  "id": "ann\\u009b31m",\n  "name": "Ä"\n}'
     """
     return json.dumps(value, indent=2, ensure_ascii=False).translate(_JSON_ESCAPES)
+
+
+def markdown_table(
+    header: Sequence[str], rows: Iterable[Iterable[str]], *, marks: Sequence[str] | None = None
+) -> list[str]:
+    """The lines of a table, its cells as they are: escape them before.
+
+    Args:
+        header: Names of the columns.
+        rows: Cells of each row.
+        marks: Alignment of the columns, such as ``--:``; left to the reader's program if not given.
+
+    Example:
+        >>> markdown_table(["a", "b"], [["x", "1"]])
+        ['| a | b |', '| --- | --- |', '| x | 1 |']
+    """
+    return [f"| {' | '.join(line)} |" for line in (header, marks or ["---"] * len(header), *rows)]

@@ -33,7 +33,7 @@ from ruler.auditing.contrasts import OWN
 from ruler.core.arithmetic import similarity_of_unit_rows
 from ruler.core.determinism import seeded
 from ruler.core.types import Embeddings, IndexArray
-from ruler.embeddings.language.quantize import quantize_model
+from ruler.embeddings.language.attacks import quantize_model
 from ruler.embeddings.language.tokens import HEAD_INPUT
 from ruler.experiment.cell import divide_by_norms
 from ruler.experiment.diagnostic.causal import CausalTrainer

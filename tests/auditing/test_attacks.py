@@ -14,8 +14,7 @@ from ruler.auditing.seal.check import check_report
 from ruler.auditing.settings import AuditSettings
 from ruler.auditing.verdict import count_flagged, decide
 from ruler.core.errors import InputError, UnknownNameError
-from ruler.embeddings.language.quantize import quantize_model
-from ruler.embeddings.language.relearn import relearn_records
+from ruler.embeddings.language.attacks import quantize_model, relearn_records
 from ruler.embeddings.prompts import encode_prompts
 
 QUANTIZE, RELEARN = choose_attacks(["quantize", "relearn"])

@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import ruler
 from ruler.core.errors import RulerError
-from ruler.embeddings.tables import as_rows
+from ruler.embeddings.sides import as_rows
 
 PAGE = Path(__file__).parents[2] / "docs" / "inputs.md"
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 import ruler
 from ruler.auditing import Report
 from ruler.cli.app import make_app
-from ruler.embeddings.folders import load_model_folder
+from ruler.embeddings.sides import load_model_folder
 
 METHODS = {"fine_tuning": "residual", "retraining": "erased"}
 SIZES = {"forget": 300, "retain": 897, "held_out": 600}

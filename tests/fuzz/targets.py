@@ -153,7 +153,7 @@ def shards_packed() -> Target:
 
 @target
 def model_folder() -> Target:
-    from ruler.embeddings.folders import load_model_folder
+    from ruler.embeddings.sides import load_model_folder
 
     def write(folder: Path) -> None:
         for side in ("forget", "retain", "held_out"):
@@ -165,7 +165,7 @@ def model_folder() -> Target:
 
 
 def groups(ending: str, write: Callable[[Path], object], container: Container | None = None) -> Target:
-    from ruler.embeddings.bundle.groups import load_groups
+    from ruler.embeddings.bundle.loading import load_groups
 
     name = f"groups{ending}"
     files = collect(lambda folder: write(folder / name))

@@ -8,8 +8,8 @@ from torch import nn
 from ruler import embed
 from ruler.core.errors import InputError, UnknownNameError
 from ruler.models import MODELS
-from ruler.models.bert_mlm import load_masked_language_model
 from ruler.models.ft_transformer import FTTransformer
+from ruler.models.language_models import load_masked_language_model
 from ruler.models.residual_mlp import ResidualMLP
 from ruler.models.resnet18 import ResNet18
 from ruler.models.small_cnn import SmallCNN

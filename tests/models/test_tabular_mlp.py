@@ -1,8 +1,16 @@
+"""Masks that are read again are those that would have been drawn."""
+
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from ruler.models.tabular_mlp import Dropout, TabularMLP, draw_noise
+from ruler.core.types import Partition
+from ruler.models import tabular_mlp
+from ruler.models.tabular_mlp import Dropout, MaskReplay, TabularMLP, draw_noise, replay_masks
+from ruler.training.classifier import train_tabular
+from ruler.training.settings import TrainingSettings
+from ruler.unlearning import METHODS, unlearn
 
 
 def test_parameters_carry_the_published_names() -> None:
@@ -83,3 +91,59 @@ def test_rows_out_of_order_in_memory_get_masks_by_position() -> None:
     noise = draw_noise(wide, 0.5)
     torch.manual_seed(4)
     assert torch.equal(noise, draw_noise(torch.ones(4, 6), 0.5))
+
+
+SHAPES = ([(7, 5), (100, 3)], [(64, 1), (1, 1), (90, 4)], [(500, 2)])
+
+
+def draw(shapes, seed=3, rate=0.2):
+    torch.manual_seed(seed)
+    return [draw_noise(torch.empty(shape), rate) for shape in shapes]
+
+
+@pytest.mark.parametrize(("chunk", "most"), [(64, 1000), (64, 2), (256, 1), (1 << 20, 4)])
+def test_masks_are_the_same_however_they_are_cut_and_kept(chunk, most, monkeypatch):
+    monkeypatch.setattr(tabular_mlp, "CHUNK", chunk)
+    monkeypatch.setattr(tabular_mlp, "MOST_CHUNKS", most)
+    replay = MaskReplay()
+    for seed in (3, 4, 3):
+        for rate in (0.2, 0.5):
+            for shapes in SHAPES:
+                with replay_masks(replay):
+                    found = draw(shapes, seed, rate)
+                assert all(torch.equal(a, b) for a, b in zip(found, draw(shapes, seed, rate), strict=True))
+
+
+def test_what_is_kept_is_bounded(monkeypatch):
+    monkeypatch.setattr(tabular_mlp, "CHUNK", 64)
+    monkeypatch.setattr(tabular_mlp, "MOST_CHUNKS", 3)
+    replay = MaskReplay()
+    for seed in range(5):
+        with replay_masks(replay):
+            draw([(1000, 1)], seed)
+        assert 0 < replay.n_kept <= 3
+
+
+def test_trained_and_unlearned_models_are_the_same_to_the_bit(random):
+    rows, labels = random.normal(size=(80, 5)).astype(np.float32), random.integers(0, 2, 80)
+    partition = Partition(forget=np.arange(8), retain=np.arange(8, 80))
+    settings = TrainingSettings(epochs=3)
+    forget, retain = ((rows[part], labels[part]) for part in (partition.forget, partition.retain))
+    methods = [
+        name for name in ("gradient_ascent", "neggrad_plus", "fine_tuning", "scrub", "bad_teacher") if name in METHODS
+    ]
+    assert len(methods) == 5
+
+    def run():
+        models = [train_tabular(rows, labels, part, seed=1, settings=settings) for part in (None, partition)]
+        return models + [unlearn(name, models[0], forget=forget, retain=retain) for name in methods]
+
+    replay, found = MaskReplay(), []
+    for part in (None, partition):
+        with replay_masks(replay):
+            found.append(train_tabular(rows, labels, part, seed=1, settings=settings))
+    for name in methods:
+        with replay_masks(replay):
+            found.append(unlearn(name, found[0], forget=forget, retain=retain))
+    for ours, theirs in zip(found, run(), strict=True):
+        assert all(torch.equal(a, b) for a, b in zip(ours.parameters(), theirs.parameters(), strict=True))

@@ -8,8 +8,7 @@ from ruler.auditing.findings import AttackFinding, Report, Verdict
 from ruler.auditing.settings import AuditSettings
 from ruler.core.errors import InputError
 from ruler.core.registry import Registry
-from ruler.embeddings.language.quantize import quantize_model
-from ruler.embeddings.language.relearn import relearn_records
+from ruler.embeddings.language.attacks import quantize_model, relearn_records
 
 if TYPE_CHECKING:
     import torch

@@ -23,7 +23,7 @@ from ruler.core.checks import (
 )
 from ruler.core.errors import InputError
 from ruler.core.types import Embeddings, IndexArray, RowsLike
-from ruler.embeddings.tables import as_rows, check_no_model
+from ruler.embeddings.sides import as_rows, check_no_model
 from ruler.neighbors import Searcher, find_neighbors
 
 SideLike: TypeAlias = RowsLike | Mapping[str, RowsLike] | str | PathLike[str]
@@ -191,7 +191,7 @@ def _split_models(unlearned: Any, oracle: Any, original: Any, settings: AuditSet
 
 def _split_model(value: Any, name: str) -> _GivenModel:
     if isinstance(value, str | PathLike):
-        from ruler.embeddings.folders import load_model_folder
+        from ruler.embeddings.sides import load_model_folder
 
         value = load_model_folder(value)
     check_no_model(value, name)

@@ -20,9 +20,8 @@ from ruler.embeddings.bundle.config import (
     list_places,
     read_config,
 )
-from ruler.embeddings.bundle.groups import load_groups
-from ruler.embeddings.bundle.loading import load_bundle
-from ruler.embeddings.folders import load_model_folder
+from ruler.embeddings.bundle.loading import load_bundle, load_groups
+from ruler.embeddings.sides import load_model_folder
 from ruler.neighbors import Searcher, find_neighbors
 
 _BESIDE = {"groups": "group", "ids": "id"}

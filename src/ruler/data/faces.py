@@ -16,10 +16,9 @@ from ruler.core.readers.datasets import is_dataset_folder, only_part
 from ruler.core.readers.tables import read_table
 from ruler.core.types import IndexArray
 from ruler.data.datasets import FaceSet
-from ruler.data.encoding import encode_classes
-from ruler.data.image_files import find_parts, read_image_dataset, read_image_folder
-from ruler.data.images import write_arrays
+from ruler.data.images import find_parts, read_image_dataset, read_image_folder, write_arrays
 from ruler.data.sources import check_exists, find_home, locate, read_arrays, resolve
+from ruler.data.tables import encode_classes
 from ruler.data.types import ImageData
 
 _FIELDS = ("images", "identity", "names")

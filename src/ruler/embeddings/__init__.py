@@ -2,6 +2,6 @@
 
 from ruler.embeddings.extract import embed, read_model
 from ruler.embeddings.files import load_embeddings, save_embeddings
-from ruler.embeddings.folders import load_model_folder
+from ruler.embeddings.sides import load_model_folder
 
 __all__ = ["embed", "load_embeddings", "load_model_folder", "read_model", "save_embeddings"]

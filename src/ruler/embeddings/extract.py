@@ -177,7 +177,7 @@ def read_model(
     """
     load_optional("torch", "embedding a model")
     from ruler.embeddings import forward
-    from ruler.embeddings.gathered import GatheredRows
+    from ruler.embeddings.batches import GatheredRows
     from ruler.embeddings.losses import LossMeter
     from ruler.embeddings.running import bare_module, undisturbed
     from ruler.embeddings.sources import check_repeatable, open_source

@@ -19,11 +19,11 @@ from ruler.experiment.settings import DEVICES, PAPER_FORGET_SEED, StudySettings,
 from ruler.experiment.store import ResultStore
 
 if TYPE_CHECKING:
-    from ruler.models.bert_mlm import LanguageModel
+    from ruler.models.language_models import LanguageModel
 
 RESULTS_FILE, STUDY_FILE, LOCK_FILE = "results.sqlite", "study.toml", ".running.lock"
 _LOOK_EVERY_S = 1.0
-_RESOLVERS = {"text": "bert_mlm:resolve_language_model", "prompts": "causal_lm:resolve_causal_model"}
+_RESOLVERS = {"text": "language_models:resolve_language_model", "prompts": "language_models:resolve_causal_model"}
 """Kinds of data that a pretrained model reads, and what finds it: ``module:function`` of `ruler.models`."""
 
 
@@ -208,11 +208,11 @@ def gather_inputs(datasets: Iterable[str], language_model: str | None = None) ->
     wanted = [DATASETS[key] for key in sorted(set(datasets))]
     kinds = {entry.kind for entry in wanted}
     if "text" in kinds:
-        from ruler.models.bert_mlm import check_language_model
+        from ruler.models.language_models import check_language_model
 
         check_language_model(language_model)
     if "prompts" in kinds:
-        from ruler.models.causal_lm import load_causal_language_model
+        from ruler.models.language_models import load_causal_language_model
 
         load_causal_language_model(resolve_model("prompts", language_model).folder)
     for entry in wanted:

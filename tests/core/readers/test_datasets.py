@@ -1,4 +1,4 @@
-"""Datasets on disk: their parts, and every fault in one line. Their images: tests/data/test_image_files.py."""
+"""Datasets on disk: their parts, and every fault in one line. Their images: tests/data/test_images.py."""
 
 import json
 

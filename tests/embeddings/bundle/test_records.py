@@ -14,7 +14,7 @@ import ruler.cli
 from ruler.core.errors import CheckpointError, FileFormatError, InputError
 from ruler.core.readers.pretrained import quiet_transformers
 from ruler.embeddings.bundle.checkpoints import load_transformer
-from ruler.embeddings.bundle.groups import load_groups
+from ruler.embeddings.bundle.loading import load_groups
 from ruler.embeddings.bundle.records import FolderRecords, load_records
 
 transformers = pytest.importorskip("transformers")

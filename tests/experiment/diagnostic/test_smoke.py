@@ -19,7 +19,7 @@ from ruler.experiment.provenance import Provenance
 from ruler.experiment.run import RESULTS_FILE, STUDY_FILE, RunSettings, run_studies
 from ruler.experiment.store import ResultStore
 from ruler.experiment.studies import choose_studies, shrink_studies
-from ruler.models.bert_mlm import resolve_language_model
+from ruler.models.language_models import resolve_language_model
 from ruler.testing.executors import InProcessExecutor
 
 

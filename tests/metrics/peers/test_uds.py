@@ -6,8 +6,7 @@ from tests.embeddings.causal_models import make_gpt2, make_llama, make_records
 
 from ruler.core.errors import InputError
 from ruler.core.types import PatchReading
-from ruler.embeddings.language.patching import patch_layers
-from ruler.embeddings.language.tokens import read_tokens
+from ruler.embeddings.language.tokens import patch_layers, read_tokens
 from ruler.metrics.peers.logit_lens import logit_lens, logit_lens_depth
 from ruler.metrics.peers.uds import uds, weigh_depth
 

@@ -13,7 +13,7 @@ from ruler.core.errors import FileFormatError
 from ruler.core.readers.adapters import find_base, is_adapter
 from ruler.core.readers.documents import read_toml
 from ruler.core.readers.safety import reading_safely
-from ruler.embeddings.folders import SIDES
+from ruler.embeddings.sides import SIDES
 
 S = TypeVar("S")
 T = TypeVar("T")

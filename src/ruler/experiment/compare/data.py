@@ -146,7 +146,7 @@ def _load_image_folder(wanted: Mapping[str, Any], path: Path) -> CompareData:
 
 
 def _load_prompts(wanted: Mapping[str, Any], path: Path | None, language_model: str | None) -> CompareData:
-    from ruler.models.causal_lm import resolve_causal_model  # needs transformers
+    from ruler.models.language_models import resolve_causal_model  # needs transformers
 
     named = {} if path is None else {name: wanted[name] for name in ("prompt", "completion")}
     extra = {"group": wanted["groups"], "id": wanted["ids"]}
@@ -174,7 +174,7 @@ def _load_prompts(wanted: Mapping[str, Any], path: Path | None, language_model: 
 
 def _load_texts(wanted: Mapping[str, Any], path: Path, language_model: str | None) -> CompareData:
     """Documents of the user's own, sentence by sentence: whole documents are forgotten and held out."""
-    from ruler.models.bert_mlm import resolve_language_model  # needs transformers
+    from ruler.models.language_models import resolve_language_model  # needs transformers
 
     texts = load_texts(path, column=wanted["text"])
     control = partition_groups(texts.documents, fraction=HELD_OUT, seed=SPLIT_SEED + 1)

@@ -17,7 +17,7 @@ from ruler.experiment.diagnostic.data import MOST_PROMPT_TOKENS, PROMPT_FORM, Co
 from ruler.experiment.diagnostic.trainers import ModelOutputs, choose_training, choose_unlearning, repeat_exactly
 from ruler.experiment.grid import Cell
 from ruler.metrics.peers.language import read_language_model
-from ruler.models.causal_lm import load_causal_language_model
+from ruler.models.language_models import load_causal_language_model
 from ruler.training.loop import optimize
 from ruler.training.sentences import NOT_ASKED, Completions, Preferences
 from ruler.training.settings import TrainingSettings

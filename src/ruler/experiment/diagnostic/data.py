@@ -223,7 +223,7 @@ def _choose_few(groups: Array, target: IndexArray) -> Array:
 
 
 def _load_texts(dataset: str, size: str, language_model: str | None) -> DiagnosticData:
-    from ruler.models.bert_mlm import resolve_language_model  # needs transformers
+    from ruler.models.language_models import resolve_language_model  # needs transformers
 
     folder, description = resolve_language_model(language_model)
     texts = load_texts(dataset)
@@ -269,7 +269,7 @@ def prepare_sentences(
 
 
 def _load_prompts(dataset: str, size: str, language_model: str | None) -> DiagnosticData:
-    from ruler.models.causal_lm import resolve_causal_model  # needs transformers
+    from ruler.models.language_models import resolve_causal_model  # needs transformers
 
     folder, description = resolve_causal_model(language_model)
     prompts = load_prompts(dataset)
@@ -328,7 +328,7 @@ def tokenize(sentences: Sequence[str], folder: Path, most_tokens: int) -> tuple[
     Raises:
         FileFormatError: No tokenizer in the folder, or one that cannot mask or pad.
     """
-    from ruler.models.bert_mlm import load_masking_tokenizer  # needs transformers
+    from ruler.models.language_models import load_masking_tokenizer  # needs transformers
 
     tokenizer = load_masking_tokenizer(folder)
     encoded = tokenizer(

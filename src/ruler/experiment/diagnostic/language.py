@@ -22,7 +22,7 @@ from ruler.experiment.diagnostic.trainers import (
     shorten,
 )
 from ruler.experiment.grid import Cell
-from ruler.models.bert_mlm import load_masked_language_model
+from ruler.models.language_models import load_masked_language_model
 from ruler.training.checkpoints import CheckpointStore, Recipe, describe_training, hash_arrays
 from ruler.training.loop import optimize
 from ruler.training.sentences import ASKED, NOT_ASKED, MaskedSentences, locate_asked

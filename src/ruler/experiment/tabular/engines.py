@@ -15,8 +15,7 @@ from ruler.experiment.cell import MeasuredModel, Scores, Workplace
 from ruler.experiment.grid import Cell, Job
 from ruler.experiment.settings import PAPER_FORGET_SEED, PAPER_RATE
 from ruler.experiment.tabular.measure import Forward, Records, load_parts, make_records, measure_models, place_parts
-from ruler.models.mask_replay import MaskReplay, replay_masks
-from ruler.models.tabular_mlp import TabularMLP
+from ruler.models.tabular_mlp import MaskReplay, TabularMLP, replay_masks
 from ruler.training.checkpoints import CheckpointStore, export_published, import_published
 from ruler.training.classifier import train_tabular
 from ruler.training.ensemble import EnsembleMember, StackedMLP, train_ensemble

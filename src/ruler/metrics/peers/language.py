@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from ruler.core.errors import InputError
 from ruler.embeddings.language.generation import generate_greedily
-from ruler.embeddings.language.patching import patch_layers
-from ruler.embeddings.language.tokens import Precision, read_tokens
+from ruler.embeddings.language.tokens import Precision, patch_layers, read_tokens
 
 if TYPE_CHECKING:
     import torch

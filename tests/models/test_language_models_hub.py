@@ -10,8 +10,8 @@ import torch
 from safetensors.torch import load_file
 
 from ruler.core.errors import FileFormatError
-from ruler.models import bert_mlm
-from ruler.models.bert_mlm import can_reach_hub, find_hub_model, load_masked_language_model
+from ruler.models import language_models
+from ruler.models.language_models import can_reach_hub, find_hub_model, load_masked_language_model
 
 transformers = pytest.importorskip("transformers")
 NAME = "someone/bert"
@@ -20,7 +20,7 @@ NAME = "someone/bert"
 @pytest.fixture(autouse=True)
 def caches(tmp_path, monkeypatch):
     monkeypatch.setenv("RULER_CACHE", str(tmp_path / "ruler"))
-    monkeypatch.setattr(bert_mlm, "can_reach_hub", lambda: False)
+    monkeypatch.setattr(language_models, "can_reach_hub", lambda: False)
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ def test_hub_in_reach_is_asked(bert_folder, monkeypatch) -> None:
         return str(bert_folder)
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot_download)
-    monkeypatch.setattr(bert_mlm, "can_reach_hub", lambda: True)
+    monkeypatch.setattr(language_models, "can_reach_hub", lambda: True)
     assert find_hub_model(NAME) == bert_folder
     assert asked == [True, False]
 

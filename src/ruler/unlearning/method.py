@@ -1,7 +1,7 @@
 """The shape of an unlearning method. Needs no torch, so that tables and study files can name methods without it."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
@@ -40,6 +40,11 @@ class UnlearningSettings(TrainingSettings):
             raise InputError(
                 f"augment must be 'none' in unlearning; got {self.augment!r}. Methods see records as they are."
             )
+
+    @property
+    def needs_validation(self) -> bool:
+        """Whether the method waits for records (X, y) in a setting ``validation``, as a comparison then draws them."""
+        return False
 
 
 @dataclass(frozen=True)
@@ -220,12 +225,15 @@ def follow(
         student: Changed in place.
         plan: What the method's ``make_plan`` gave, or its objective in a `Plan`.
         records: By side; a plan's own records come first.
-        settings: Of the method; those of the plan come first.
+        settings: Of the method; those of the plan come first. Where batch norm would see a single record in the last
+            mini batch of an epoch, which it cannot be trained on, batches are larger by as little as prevents that.
         progress: Show a bar, if stderr is a terminal.
     """
     from ruler.training.loop import optimize  # needs torch, which naming a method does not
 
-    chosen = plan.settings or settings
+    records, chosen = plan.records or records, plan.settings or settings
+    if chosen.batch_size is not None:
+        chosen = replace(chosen, batch_size=_fit_batches(chosen.batch_size, student, records))
     frozen = [
         value
         for name, value in student.named_parameters()
@@ -236,7 +244,7 @@ def follow(
     optimize(
         student,
         plan.objective,
-        plan.records or records,
+        records,
         chosen,
         seed=chosen.seed,
         progress=progress,
@@ -245,3 +253,19 @@ def follow(
     )
     for value in frozen:
         value.requires_grad_(True)
+
+
+def _fit_batches(size: int, student: "nn.Module", records: "Mapping[str, Source]") -> int:
+    """The batch size, or the next one that leaves batch norm no mini batch of a single record."""
+    from torch import nn
+    from torch.utils.data import DataLoader
+
+    if size == 1 or not any(
+        isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d) for module in student.modules()
+    ):
+        return size
+    sources: list[Any] = [source for source in records.values() if not isinstance(source, DataLoader)]
+    counts = [len(source[1] if isinstance(source, tuple | list) else source) for source in sources]
+    while any(n % size == 1 for n in counts if n > 1):
+        size += 1
+    return size

@@ -1,12 +1,14 @@
 """Methods that a comparison runs otherwise than by their defaults: those that train anew."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from ruler.data import partition_rows
 from ruler.experiment.compare.settings import CompareSettings
 from ruler.experiment.compare.trainers import ComparedClassifier, choose_training, choose_unlearning
 from ruler.models.tabular_mlp import TabularMLP
@@ -14,13 +16,17 @@ from ruler.training.classifier import train_classifier
 from ruler.training.loop import optimize
 from ruler.training.settings import TrainingSettings
 from ruler.training.steps import cross_entropy
-from ruler.unlearning import METHODS
+from ruler.unlearning import METHODS, unlearn
 
 
 @pytest.fixture
 def compared(patients):
     wanted = CompareSettings(
-        str(patients), target="sick", methods=["r2d", "sisa"], seeds=1, training={"epochs": 6, "learning_rate": 0.01}
+        str(patients),
+        target="sick",
+        methods=["r2d", "sisa", "scrub_rewind"],
+        seeds=1,
+        training={"epochs": 6, "learning_rate": 0.01},
     )
     data = wanted.load()
     cells = {cell.method: cell for cell in wanted.list_cells(data.n_train)}
@@ -29,7 +35,7 @@ def compared(patients):
 
 def test_methods_that_train_anew_take_the_training_of_the_original(compared):
     for name, cell in compared[2].items():
-        if name != "original":
+        if name in ("r2d", "sisa"):
             training, settings = choose_training(cell), choose_unlearning(cell)
             assert METHODS[name].trains_anew
             assert (settings.epochs, settings.learning_rate) == (training.epochs, training.learning_rate) == (6, 0.01)
@@ -63,3 +69,22 @@ def test_r2d_starts_from_a_checkpoint_of_the_original_itself(compared):
     for name, value in early.state_dict().items():
         assert torch.equal(found.state_dict()[name], value)
     assert json.loads(cells["r2d"].recipe)["training"]["epochs"] == 6
+
+
+def test_scrub_rewinds_by_retain_records_that_it_is_not_trained_on(compared):
+    data, trainer, cells = compared
+    cell, rows = cells["scrub_rewind"], np.arange(data.n_train)
+    forget, retain = rows[:20], rows[20:]
+    original = trainer.train(cells["original"], rows, 0)
+    few = partition_rows(len(retain), 0.1, seed=cell.seed)
+    settings = replace(choose_unlearning(cell), validation=trainer.pair(retain[few.forget]))
+    kept = trainer.pair(retain[few.retain])
+    expected = unlearn("scrub_rewind", original, forget=trainer.pair(forget), retain=kept, settings=settings)
+    found = trainer.unlearn(cell, original, forget, retain)
+    assert all(torch.equal(value, expected.state_dict()[name]) for name, value in found.state_dict().items())
+    told = replace(cell, options='{"forget_error": 0.0}')
+    settings = replace(choose_unlearning(told), validation=None)
+    pairs = {"forget": trainer.pair(forget), "retain": trainer.pair(retain)}
+    expected = unlearn("scrub_rewind", original, **pairs, settings=settings)
+    found = trainer.unlearn(told, original, forget, retain)
+    assert all(torch.equal(value, expected.state_dict()[name]) for name, value in found.state_dict().items())

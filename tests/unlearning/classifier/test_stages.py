@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from ruler.core.errors import InputError
 from ruler.unlearning import (
+    GradientAscentSettings,
     R2dSettings,
     RetrainSettings,
     ScrubRewindSettings,
@@ -119,6 +120,22 @@ def test_scrub_alternates_and_rewinds_to_the_epoch_whose_forget_error_fits(model
         assert_alike(run("scrub_rewind", model, settings), epochs[last], atol=5e-4)
 
 
+def test_scrub_rewinds_to_the_error_on_validation_records_after_all_epochs(model: nn.Module) -> None:
+    nn.init.normal_(model[3].bias, std=0.5)  # type: ignore[index, arg-type]
+    known: dict[str, Any] = {"epochs": 8, "n_ascents": 4, "learning_rate": 0.5, "optimizer": "sgd", "momentum": 0.9}
+    epochs = follow_scrub(model, 8, 4)
+    errors, answers = [count_errors(one) for one in epochs], epochs[-1](ROWS[:30]).argmax(1)
+    found = set()
+    for n_wrong in (0, 10, 20, 30):
+        labels = torch.where(torch.arange(30) < n_wrong, (answers + 1) % 3, answers)
+        settings = ScrubRewindSettings(batch_size=None, validation=(ROWS[:30], labels), **known)
+        gaps = [abs(error / 9 - n_wrong / 30) for error in errors]
+        last = max(place for place, gap in enumerate(gaps) if gap == min(gaps))
+        assert_alike(run("scrub_rewind", model, settings), epochs[last], atol=5e-4)
+        found.add(last)
+    assert len(found) > 1
+
+
 def test_r2d_goes_on_from_the_checkpoint_on_retain_records_alone(model: nn.Module) -> None:
     early = descend(build(), (ROWS, LABELS), 10)
     settings = R2dSettings(epochs=20, share=0.25, learning_rate=0.01, checkpoint=early.state_dict())
@@ -160,6 +177,20 @@ def test_sisa_takes_in_slice_by_slice(model: nn.Module) -> None:
         kept = so_far[so_far >= 9]
         expected = descend(expected, (ROWS[kept], LABELS[kept]), 3)  # 2 * 6 / (3 + 1) epochs of each slice
     assert_alike(run("sisa", model, SisaSettings(epochs=6, learning_rate=0.01, n_slices=3)), expected)
+
+
+@pytest.mark.parametrize("n_slices", [1, 3, 5, 50])
+def test_batch_norm_never_sees_one_record_alone(n_slices: int) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
+    for batch_size in range(2, 11):
+        settings = SisaSettings(epochs=1, n_slices=n_slices, batch_size=batch_size)
+        assert run("sisa", model, settings)(ROWS).isfinite().all()
+    ascended = run("gradient_ascent", model, GradientAscentSettings(epochs=1, batch_size=8))
+    assert_alike(ascended, run("gradient_ascent", model, GradientAscentSettings(epochs=1, batch_size=9)))
+    plain = nn.Linear(4, 3)
+    slow, fast = (GradientAscentSettings(epochs=1, batch_size=size, learning_rate=0.1) for size in (8, 9))
+    assert not torch.equal(run("gradient_ascent", plain, slow).weight, run("gradient_ascent", plain, fast).weight)
 
 
 @pytest.mark.parametrize(

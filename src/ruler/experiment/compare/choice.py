@@ -15,13 +15,12 @@ import numpy.typing as npt
 from torch import nn
 
 from ruler.core.errors import InputError
-from ruler.core.types import FloatArray, IndexArray, Partition
-from ruler.data import partition_groups, partition_rows
+from ruler.core.types import FloatArray, IndexArray
+from ruler.experiment.compare.data import VALIDATION, cut_rows
 from ruler.experiment.compare.settings import GRID, list_combinations
 from ruler.experiment.compare.trainers import TimedTrainer
 from ruler.experiment.grid import Cell
 
-VALIDATION = 0.1
 _LARGEST_FORGET = 0.5  # share of what is left
 _SEED = 7
 
@@ -50,15 +49,9 @@ def cut_rehearsal(
         >>> [len(part) for part in cut_rehearsal(np.arange(200), 30, None)]
         [30, 150, 20]
     """
-
-    def cut(rows: IndexArray, fraction: float) -> Partition:
-        if groups is None:
-            return partition_rows(len(rows), fraction, seed=_SEED)
-        return partition_groups(groups[rows], fraction=fraction, seed=_SEED)
-
-    first = cut(retain, VALIDATION)
+    first = cut_rows(retain, VALIDATION, groups, _SEED)
     rest = retain[first.retain]
-    second = cut(rest, min(n_forget / len(rest), _LARGEST_FORGET))
+    second = cut_rows(rest, min(n_forget / len(rest), _LARGEST_FORGET), groups, _SEED)
     return rest[second.forget], rest[second.retain], retain[first.forget]
 
 

@@ -38,6 +38,7 @@ from ruler.experiment.diagnostic.data import (
 )
 
 HELD_OUT = 0.2
+VALIDATION = 0.1  # of the retain records, where a rehearsal or a method validates
 HEAD_DOCUMENTS = 0.1  # of the documents that are not held out: they train a masked model's head, if it has none
 _LEAST_CONTROL = 10  # held-out records like the forgotten ones; with fewer, all held-out records are the control
 
@@ -70,6 +71,19 @@ class CompareData(DiagnosticData):
         if self.is_chosen is None or self.is_chosen[held_out].sum() < _LEAST_CONTROL:
             return held_out
         return held_out[self.is_chosen[held_out]]
+
+
+def cut_rows(rows: IndexArray, fraction: float, groups: Array | None, seed: int) -> Partition:
+    """A share of some records, or of their whole groups, and the others, as places in ``rows``.
+
+    Example:
+        >>> found = cut_rows(np.arange(100, 300), 0.1, None, seed=7)
+        >>> len(found.forget), len(found.retain)
+        (20, 180)
+    """
+    if groups is None:
+        return partition_rows(len(rows), fraction, seed=seed)
+    return partition_groups(groups[rows], fraction=fraction, seed=seed)
 
 
 def load_compared(wanted: Mapping[str, Any], path: Path | None, language_model: str | None = None) -> CompareData:

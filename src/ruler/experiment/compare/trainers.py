@@ -19,7 +19,7 @@ from ruler.core.types import Embeddings, IndexArray
 from ruler.embeddings.bundle.checkpoints import find_factory
 from ruler.embeddings.extract import embed
 from ruler.experiment.cell import Workplace
-from ruler.experiment.compare.data import CompareData
+from ruler.experiment.compare.data import VALIDATION, CompareData, cut_rows
 from ruler.experiment.diagnostic import trainers
 from ruler.experiment.diagnostic.data import Completing, DiagnosticData
 from ruler.experiment.diagnostic.engine import strip_method
@@ -86,6 +86,8 @@ class ComparedClassifier(ClassifierTrainer):
     choose_training = staticmethod(choose_training)
     choose_unlearning = staticmethod(choose_unlearning)
 
+    _data: CompareData
+
     def __init__(self, data: CompareData, device: str, code: Path) -> None:
         super().__init__(data, device)
         self._code = code
@@ -96,8 +98,15 @@ class ComparedClassifier(ClassifierTrainer):
         return build_model(architecture, self._data, self._code) if ":" in architecture else super().build(architecture)
 
     def unlearn(self, cell: Cell, model: nn.Module, forget: IndexArray, retain: IndexArray) -> nn.Module:
-        """Apply the cell's method to the classifier."""
-        settings = self.prepare(cell, forget, retain)
+        """Apply the cell's method to the classifier.
+
+        Where it waits for validation records, they are drawn from the retain records, which it then has none of. Where
+        a class or a value is forgotten, no retain record is like those to forget.
+        """
+        settings: Any = self.prepare(cell, forget, retain)
+        if settings.needs_validation and self._data.is_chosen is None:
+            cut = cut_rows(retain, VALIDATION, self._data.groups, cell.seed)
+            settings, retain = replace(settings, validation=self.pair(retain[cut.forget])), retain[cut.retain]
         with repeat_exactly(self._device, has_pooling=self._is_of_images):
             return unlearn(cell.method, model, forget=self.pair(forget), retain=self.pair(retain), settings=settings)
 

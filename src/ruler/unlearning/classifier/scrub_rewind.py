@@ -1,8 +1,9 @@
 """SCRUB in its authors' form (Kurmanji et al., 2023): alternate between the sides, and rewind to a fitting epoch."""
 
+import copy
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from ruler.core.checks import check_number
 from ruler.core.errors import InputError
@@ -26,7 +27,9 @@ class ScrubRewindSettings(ClassifierSettings):
         temperature: Softens both models' logits before they are compared.
         forget_error: Share of wrong answers that a model should give on the forget records, to be measured on records
             of the same kind that were never trained on. The student becomes that of the epoch whose error is nearest,
-            of equally near ones the last. None leaves that of the last epoch.
+            of equally near ones the last. None takes the student's own error on ``validation``, after all epochs.
+        validation: Records (X, y) that are like the forget records and are not among the retain records. Without them
+            and without ``forget_error`` the student stays that of the last epoch.
     """
 
     optimizer: str = "adam"
@@ -36,6 +39,7 @@ class ScrubRewindSettings(ClassifierSettings):
     divergence_weight: float = 0.5
     temperature: float = 2.0
     forget_error: float | None = None
+    validation: Any = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -47,6 +51,11 @@ class ScrubRewindSettings(ClassifierSettings):
             check_number(self.forget_error, "forget_error", minimum=0)
             if self.forget_error > 1:
                 raise InputError(f"forget_error must be at most 1, a share; got {self.forget_error!r}.")
+
+    @property
+    def needs_validation(self) -> bool:
+        """Whether nothing says yet which error to rewind to."""
+        return self.forget_error is None and self.validation is None
 
 
 def make_plan(student: "nn.Module", records: "Mapping[str, Source]", settings: ScrubRewindSettings) -> Iterator[Plan]:
@@ -72,21 +81,21 @@ def make_plan(student: "nn.Module", records: "Mapping[str, Source]", settings: S
         kept = settings.entropy_weight * compute_label_loss(logits, retain[1])
         return kept + settings.divergence_weight * diverge(logits, retain[0])
 
-    best: dict[str, torch.Tensor] = {}
-    nearest = float("inf")
+    def measure_error(source: "Source") -> float:
+        answers = predict(student, source)
+        return float((answers.logits.argmax(1) != answers.labels).mean())
+
+    checkpoints: list[tuple[float, dict[str, torch.Tensor]]] = []  # error on the forget records and weights, by epoch
     for epoch in range(settings.epochs):
         stage = replace(settings, epochs=1, seed=settings.seed + epoch)
         if epoch < settings.n_ascents:
             yield Plan(ascend, {"forget": records["forget"]}, settings=stage)
         yield Plan(descend, {"retain": records["retain"]}, settings=stage)
-        if settings.forget_error is not None:
-            answers = predict(student, records["forget"])
-            gap = abs(float((answers.logits.argmax(1) != answers.labels).mean()) - settings.forget_error)
-            if gap <= nearest:
-                nearest = gap
-                best = {name: value.detach().clone() for name, value in student.state_dict().items()}
-    if best:
-        student.load_state_dict(best)
+        if not settings.needs_validation:
+            checkpoints.append((measure_error(records["forget"]), copy.deepcopy(student.state_dict())))
+    if checkpoints:
+        wanted = measure_error(settings.validation) if settings.forget_error is None else settings.forget_error
+        student.load_state_dict(min(reversed(checkpoints), key=lambda one: abs(one[0] - wanted))[1])
 
 
 SCRUB_REWIND = Method(

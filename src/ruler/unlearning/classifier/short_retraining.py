@@ -18,7 +18,7 @@ import numpy as np
 
 from ruler.core.errors import InputError
 from ruler.core.types import FloatArray
-from ruler.unlearning.method import Method, UnlearningSettings, check_share
+from ruler.unlearning.method import Method, Plan, UnlearningSettings, check_share, follow
 
 if TYPE_CHECKING:
     from torch import nn
@@ -70,7 +70,6 @@ def edit(student: "nn.Module", records: "Mapping[str, Source]", settings: ShortR
     Raises:
         InputError: A checkpoint of another model.
     """
-    from ruler.training.loop import optimize
     from ruler.training.steps import cross_entropy
     from ruler.unlearning.distillation import make_random_teacher
 
@@ -79,9 +78,9 @@ def edit(student: "nn.Module", records: "Mapping[str, Source]", settings: ShortR
             student.load_state_dict(start)
         except RuntimeError as error:
             raise InputError(f"checkpoints must fit the model; got another one's state_dict. {error}") from error
-        chosen = replace(settings, schedule=schedule)
+        chosen = replace(settings, schedule=schedule, seed=settings.seed + number)
         with _dropout(student, is_on=settings.has_dropout):
-            optimize(student, cross_entropy, {"retain": records["retain"]}, chosen, seed=settings.seed + number)
+            follow(student, Plan(cross_entropy), {"retain": records["retain"]}, chosen)
 
     original = score_records(student, records["forget"], settings.validation) if settings.checkpoints else {}
     train(make_random_teacher(student, settings.seed).state_dict(), 0, settings.schedule)

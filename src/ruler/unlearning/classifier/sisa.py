@@ -1,4 +1,8 @@
-"""SISA (Bourtoule et al., 2021), with one shard: training in slices, repeated from the first slice that changes."""
+"""SISA (Bourtoule et al., 2021), with one shard: training in slices, repeated from the first slice that changes.
+
+More shards are more models, each trained on its own share of the records, whose votes are counted. Such an ensemble has
+no representations that could be set beside those of one oracle, so it cannot be audited as one model.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -49,7 +53,7 @@ def make_plan(student: "nn.Module", records: "Mapping[str, Source]", settings: S
     for number in range(settings.n_slices):
         so_far = order[: round((number + 1) * n_all / settings.n_slices)]
         rows = (so_far[so_far >= n_forget] - n_forget).to(retain[1].device)
-        if len(rows):
+        if len(rows) > 1 or len(rows) == len(retain[1]):  # batch norm cannot be trained on a single record
             stage = replace(settings, epochs=n_epochs, seed=settings.seed + number)
             yield Plan(cross_entropy, {"retain": (retain[0][rows], retain[1][rows])}, settings=stage)
 

@@ -72,8 +72,18 @@ def run(method: str, model: nn.Module, settings: Any) -> nn.Module:
 
 def test_random_labels_trains_on_labels_that_are_wrong(model: nn.Module) -> None:
     wrong = draw_wrong_labels(FORGET, model, seed=100)
-    expected = descend(model, lambda m, _: entropy(m, RETAIN) + entropy(m, wrong), torch.optim.Adam, 3, lr=1e-4)
+    both = torch.cat([ROWS[5:], ROWS[:5]]), torch.cat([LABELS[5:], wrong[1]])
+    expected = descend(model, lambda m, _: entropy(m, both), torch.optim.Adam, 3, lr=1e-4)
     assert_alike(run("random_labels", model, RandomLabelsSettings(batch_size=None)), expected)
+
+
+def test_random_labels_fits_the_majority_where_wrong_labels_contradict_it() -> None:
+    """Of 60 alike records 15 get the other of two labels: the best answer is 1/4, not 1/2."""
+    rows, labels = torch.ones(60, 1), torch.zeros(60, dtype=torch.long)
+    settings = RandomLabelsSettings(epochs=400, learning_rate=0.1, batch_size=20)
+    records = {"forget": (rows[:15], labels[:15]), "retain": (rows[15:], labels[15:])}
+    found = unlearn("random_labels", nn.Linear(1, 2), **records, settings=settings)  # type: ignore[arg-type]
+    assert found(rows[:1]).softmax(1)[0, 1].item() == pytest.approx(0.25, abs=0.05)
 
 
 def test_wrong_labels_are_drawn_evenly_from_the_others() -> None:
@@ -227,18 +237,31 @@ def test_jit_measures_how_steep_the_output_is(model: nn.Module) -> None:
     assert steepness(unlearned) < 0.5 * steepness(model)
 
 
-def test_boundary_shrink_trains_on_the_nearest_wrong_class(model: nn.Module) -> None:
+def test_boundary_shrink_trains_on_the_class_of_the_neighbour(model: nn.Module) -> None:
     nearest = []
     for row, label in zip(*FORGET, strict=True):
         start = row.clone().requires_grad_()
         functional.cross_entropy(model(start[None]), label[None]).backward()  # type: ignore[no-untyped-call]
         assert start.grad is not None
         scores = model((row + 0.3 * start.grad.sign())[None])[0].tolist()
-        nearest.append(max((place for place in range(3) if place != int(label)), key=scores.__getitem__))
+        nearest.append(max(range(3), key=scores.__getitem__))
     model.zero_grad()
     relabelled = FORGET[0], torch.tensor(nearest)
     expected = descend(model, lambda m, _: entropy(m, relabelled), torch.optim.SGD, 10, lr=1e-3, momentum=0.9)
     assert_alike(run("boundary_shrink", model, BoundaryShrinkSettings(bound=0.3, batch_size=None)), expected)
+
+
+def test_boundary_shrink_crosses_the_boundary_only_where_it_is_within_the_bound() -> None:
+    """The class is the sign of the input: records at 0.2 and -0.2 change it at a bound of 0.3, those at 1 do not."""
+    line, rows = nn.Linear(1, 2), torch.tensor([[0.2], [-0.2], [1.0], [-1.0]])
+    with torch.no_grad():
+        line.weight.copy_(torch.tensor([[-1.0], [1.0]]))
+        line.bias.zero_()
+    labels = (rows[:, 0] > 0).long()
+    make_plan = METHODS["boundary_shrink"].make_plan
+    assert make_plan is not None
+    plan = make_plan(line, {"forget": (rows, labels)}, BoundaryShrinkSettings(bound=0.3))
+    assert plan.records["forget"][1].tolist() == [0, 1, 1, 0]
 
 
 def test_fisher_adds_noise_by_how_little_a_weight_matters(model: nn.Module) -> None:

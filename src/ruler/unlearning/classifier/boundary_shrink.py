@@ -1,4 +1,8 @@
-"""Boundary shrink (Chen et al., 2023): give each forget record the class that lies nearest across the boundary."""
+"""Boundary shrink (Chen et al., 2023): give each forget record the class that the original sees just beside it.
+
+A record whose neighbour is still of its own class keeps that class, so that little happens where the boundary is
+further away than the bound.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,7 +37,7 @@ class BoundaryShrinkSettings(ClassifierSettings):
 
 
 def make_plan(student: "nn.Module", records: "Mapping[str, Source]", settings: BoundaryShrinkSettings) -> Plan:
-    """CE(forget, c), c the likeliest wrong class at x + bound sign(gradient of CE at x), seen by the original."""
+    """CE(forget, c), c the likeliest class at x + bound sign(gradient of CE at x), seen by the original."""
     import torch
     from torch.nn.functional import cross_entropy as entropy
 
@@ -48,8 +52,7 @@ def make_plan(student: "nn.Module", records: "Mapping[str, Source]", settings: B
         start = rows.clone().requires_grad_()
         (slope,) = torch.autograd.grad(entropy(compute_logits(original, start), answers, reduction="sum"), start)
         with torch.no_grad():
-            logits = compute_logits(original, rows + settings.bound * slope.sign())
-            nearest.append(logits.scatter(1, answers[:, None], -float("inf")).argmax(1))
+            nearest.append(compute_logits(original, rows + settings.bound * slope.sign()).argmax(1))
     return Plan(cross_entropy, {**records, "forget": (inputs, torch.cat(nearest))})
 
 
@@ -61,7 +64,7 @@ BOUNDARY_SHRINK = Method(
     reads=("forget",),
     make_plan=make_plan,
     kind="classifier",
-    formula="CE(forget, the likeliest wrong class of its FGSM neighbour)",
+    formula="CE(forget, the class of its FGSM neighbour)",
     source="Chen et al. 2023; Unlearn-Saliency",
     grid={"learning_rate": (1e-4, 1e-3, 1e-2)},
 )

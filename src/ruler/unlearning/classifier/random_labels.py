@@ -1,4 +1,8 @@
-"""Random labels (after Graves et al., 2021): train on forget records with wrong labels, and on retain records."""
+"""Random labels (after Graves et al., 2021): train on forget records with wrong labels, and on retain records.
+
+Each record counts once per epoch, as in the public code. If the forget records counted as much as all retain records
+together, then of two classes no model could fit both: every answer would be right and wrong in equal parts.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,10 +11,9 @@ from typing import TYPE_CHECKING
 from ruler.unlearning.method import ClassifierSettings, Method, Plan
 
 if TYPE_CHECKING:
-    import torch
     from torch import nn
 
-    from ruler.training.batches import Batch, Source
+    from ruler.training.batches import Source
 
 
 @dataclass(frozen=True)
@@ -24,15 +27,15 @@ class RandomLabelsSettings(ClassifierSettings):
 
 
 def make_plan(student: "nn.Module", records: "Mapping[str, Source]", settings: ClassifierSettings) -> Plan:
-    """CE(retain) + CE(forget with wrong labels)."""
+    """CE(retain records, and forget records with wrong labels)."""
+    import torch
+
     from ruler.training.steps import cross_entropy
     from ruler.unlearning.classifier.records import draw_wrong_labels, gather_pair
 
-    def objective(student: "nn.Module", retain: "Batch", forget: "Batch") -> "torch.Tensor":
-        return cross_entropy(student, retain) + cross_entropy(student, forget)
-
-    forget = gather_pair(records["forget"], student)
-    return Plan(objective, {**records, "forget": draw_wrong_labels(forget, student, settings.seed)})
+    forget, retain = (gather_pair(records[side], student) for side in ("forget", "retain"))
+    wrong = draw_wrong_labels(forget, student, settings.seed)
+    return Plan(cross_entropy, {"both": (torch.cat([retain[0], wrong[0]]), torch.cat([retain[1], wrong[1]]))})
 
 
 RANDOM_LABELS = Method(
@@ -43,7 +46,7 @@ RANDOM_LABELS = Method(
     reads=("retain", "forget"),
     make_plan=make_plan,
     kind="classifier",
-    formula="CE(retain) + CE(forget, wrong labels)",
+    formula="CE(retain records, and forget records with wrong labels)",
     source="Graves et al. 2021; SUPREME",
     grid={"learning_rate": (1e-4, 5e-4, 1e-3)},
 )

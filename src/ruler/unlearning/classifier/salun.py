@@ -35,7 +35,7 @@ class SalunSettings(ClassifierSettings):
 
 
 def make_plan(student: "nn.Module", records: "Mapping[str, Source]", settings: SalunSettings) -> Plan:
-    """CE(retain) + CE(forget with wrong labels) over the weights of the largest abs(gradient of CE(forget))."""
+    """CE as of random labels, over the weights of the largest abs(gradient of CE(forget))."""
     import torch
 
     from ruler.training.steps import cross_entropy
@@ -79,7 +79,7 @@ SALUN = Method(
     reads=("retain", "forget"),
     make_plan=make_plan,
     kind="classifier",
-    formula="CE(retain) + CE(forget, wrong labels), over the share of weights with the largest forget gradient",
+    formula="CE as of random labels, over the share of weights with the largest forget gradient",
     source="Fan et al. 2024; Unlearn-Saliency",
     grid={"learning_rate": (1e-3, 0.013), "share": (0.3, 0.5, 0.7)},
 )

@@ -11,56 +11,68 @@ from ruler.core.text import markdown_table
 
 _TITLE = """# Performance
 
-Measured by `make bench ARGS="--json FILE"`, written by `python -m benchmarks.document docs/bench/*.json`: measure
-again rather than edit this page. Engines of one table ran in one go on one machine, each in a process of its own;
-compare ratios, not seconds across machines.
+`make bench ARGS="--json FILE"` measures, and `python -m benchmarks.document docs/bench/*.json` writes this page:
+measure again rather than edit it. All engines of one table ran in one go on one machine, each in its own process.
+Compare ratios, not seconds across machines.
 """
 _SEARCH = """## Exact nearest neighbours
 
-The nearest other row of every row (M4's leave-one-out search). RULER's answer is that of a float64 computation;
-faiss and scikit-learn answer in the precision of the data. "Peaks" is the rate, as if all n^2 products were
-computed, in units of this machine's float32 matrix product: half the products are saved by symmetry, and a
-bfloat16 first pass is faster than float32, so it can exceed 1. Extra memory is beyond the data, at its peak.
+The search finds the nearest other row of every row (M4's leave-one-out search). RULER's answer is that of a float64
+computation; faiss and scikit-learn answer in the precision of the data.
 
-Kinds of data: *diffuse* is Gaussian noise; *classes* ten clusters; *tight classes* ten clusters of spread
-0.001; *collapsed* one cluster of spread 0.0001; *duplicates* every row ten times on average; *rectified* what a
-ReLU layer makes of 20 factors; *heavy-tailed* Cauchy noise; *rank 2* and *rank 8* few factors; *int8* and *bfloat16*
-classes rounded to integers and to 8 bits; *identities* twenty rows of spread 0.01 around each of many close means;
-*offset* 20 factors around a common mean, as rows of a transformer lie. The tighter the data, the less low precision
-can tell apart: rows are then laid out by cluster and stored relative to its centre, or the first pass moves up to
-float32 or float64 by itself.
+- **Peaks**: the rate as if all n^2 products were computed, in units of this machine's float32 matrix product. Symmetry
+  saves half of the products, and a bfloat16 first pass is faster than float32, so the rate can exceed 1.
+- **Extra MB**: memory beyond the data, at its peak.
+
+| data | what it is |
+| --- | --- |
+| *diffuse* | Gaussian noise |
+| *classes* | ten clusters |
+| *tight classes* | ten clusters of spread 0.001 |
+| *collapsed* | one cluster of spread 0.0001 |
+| *duplicates* | every row ten times on average |
+| *rectified* | what a ReLU layer makes of 20 factors |
+| *heavy-tailed* | Cauchy noise |
+| *rank 2*, *rank 8* | few factors |
+| *int8*, *bfloat16* | classes rounded to integers and to 8 bits |
+| *identities* | twenty rows of spread 0.01 around each of many close means |
+| *offset* | 20 factors around a common mean, as rows of a transformer lie |
+
+The tighter the data, the fewer rows low precision can tell apart. RULER then lays rows out by cluster and stores them
+relative to its centre, or moves the first pass up to float32 or float64, by itself.
 """
 _KINDS = """## Every kind of rows
 
-The same search in processor time of one thread, faiss and RULER in turns in one process: such ratios hold on a busy
-machine too. "Rows as they stand" is RULER without its layout by cluster; the limit is half of all products in bfloat16
-and nothing else, which clusters can undercut. "Exact" says whether all indices and similarities equal those of a
-float64 search, to the bit.
+The same search in processor time of one thread. faiss and RULER run in turns in one process, so that the ratios hold on
+a busy machine too. "Rows as they stand" is RULER without its layout by cluster. "Limit" is half of all products in
+bfloat16 and nothing else, which clusters can undercut. "Exact" says whether all indices and similarities equal those of
+a float64 search, to the bit.
 """
 _AUDITS = """## An audit from files to report
 
-An unlearned, an oracle and an original model as `.npy` files, from opening them to the saved report, 2,000
-permutations to begin with. Processor seconds by stage, of one thread; the search takes all cores that it is given.
-Peak memory is that of the whole process, mapped pages of the files among it.
+An unlearned, an oracle and an original model as `.npy` files, from opening them to the saved report, with 2,000
+permutations to begin with. Times are processor seconds by stage, of one thread; the search takes all cores that it is
+given. Peak memory is that of the whole process, including mapped pages of the files.
 
 ![Processor time of each stage against the number of records](images/audit_stages.png)
 """
 _CUDA = """## On a GPU
 
-The rows lie on the device. TFLOP/s count the products that are really computed, half of them in RULER's case, and
-"of peak" is that rate in units of the device's bfloat16 matrix product (8192 x 8192 x 8192, torch) in the same run.
-The first pass names the pairs that float64 must look at; "over first pass" is what loading, checking, rounding and
-looking at them again cost on top. The rivals do what faiss does on a GPU, products of a chunk of queries and then its
-top 2, which is not exact; they were timed on the first eight chunks of 4,096 queries.
+The rows lie on the device. TFLOP/s count the products that are really computed, half of them in RULER's case. "Of
+peak" is that rate in units of the device's bfloat16 matrix product (8192 x 8192 x 8192, torch) in the same run. The
+first pass names the pairs that float64 must recheck; "over first pass" is the total time over that of the first pass:
+loading, checking, rounding and the recheck come on top. The rivals do what faiss does on a GPU, products of a chunk of
+queries and then its top 2, which is not exact; they were timed on the first eight chunks of 4,096 queries.
 """
 _CUDA_KINDS = """## Kinds of rows on a GPU
 
-The nearest other row of every row, the rows on the device, in units of the time on rectified rows of the same size.
+The nearest other row of every row, with the rows on the device. Times are also given in units of the time on
+rectified rows of the same size.
 """
 _PROTOCOL = """## The paper's protocol
 
 Two seeds of a dataset: an original and three oracles each, four methods at three fractions, from training to
-metrics. "Plain" is the protocol in the fewest lines of torch, one model after the other; RULER runs the same
+metrics. "Plain" is the protocol in the fewest lines of torch, one model after the other. RULER runs the same
 steps, with the same weights to the last bit, in one process per core.
 """
 _STUDIES = """## Whole studies
@@ -70,27 +82,34 @@ process per core, or in up to eight on a GPU.
 """
 _SHARDS = """## More rows than one would load
 
-An audit of retain records in shards, with as many held-out as forget records, in a process of its own: what it took,
-and the most memory that the process held, mapped pages of the shards among it. The rows are identities within classes,
-as an embedding of faces has them.
+Time and peak memory of an audit of retain records in shards, with as many held-out as forget records, in its own
+process. The memory includes mapped pages of the shards. The rows are identities within classes, as an embedding of
+faces has them.
 """
 _PRECISION = """## Mixed precision
 
-Cells of the diagnostic studies, trained and unlearned twice, by `python -m benchmarks.precision` in turns or, where
+Cells of the diagnostic studies were trained and unlearned twice: by `python -m benchmarks.precision` in turns or, where
 verdicts are given, as studies of their own that were compared afterwards (`--results`). Seeds, records, batches
-and all settings are the same, and only the products of training and unlearning are in float32 or in bfloat16
-(autocast; weights, optimiser, losses and the reading of representations stay in float32). Convolutions of float32
-training are in TF32 on a GPU, as torch has it. "Difference" is the mean over seeds in bfloat16 minus that in float32,
-with Welch's 95% interval; "seed SD" is the standard deviation over seeds in float32, which is what another seed does.
-Seeds of text share one model that was trained before them in each precision, so that their spread holds less than all
-that varies. M4 is read as in the findings: near 0.50 (within 0.03), above or below, far above or far below (beyond
-0.10). Where two readings or two counts of verdicts differ, that of float32 stands first.
+and all settings are the same. Only the products of training and unlearning are in float32 or in bfloat16 (autocast);
+weights, optimiser, losses and the reading of representations stay in float32. On a GPU, convolutions of float32
+training are in TF32, torch's default.
 
-The conclusion is the *same* if M4 reads the same in both and the intervals of M4 and of M2 cover 0; *same, shifted* if
-it reads the same but an interval leaves 0 out (up to one in twenty does so by chance); *not told apart* if it reads
-differently while the interval of M4 covers 0, so that other seeds could do it too; *changed* otherwise. Few seeds make
-wide intervals: look at the differences themselves too. Time is that of the quickest seed, metrics included; the
-original's holds the training of original and oracle.
+- **Difference**: the mean over seeds in bfloat16 minus that in float32, with Welch's 95% interval.
+- **Seed SD**: the standard deviation over seeds in float32, so what another seed does. Seeds of text share one model
+  that was trained before them in each precision, so their spread understates what varies.
+- **M4 reads** as in the findings: near 0.50 (within 0.03), above or below, far above or far below (beyond 0.10). Where
+  two readings or two counts of verdicts differ, that of float32 comes first.
+- **Faster by**: by the time of the quickest seed, metrics included. The time of the original includes the training of
+  original and oracle.
+
+| conclusion | M4 reads the same in both | the intervals of M4 and M2 |
+| --- | --- | --- |
+| *same* | yes | both cover 0 |
+| *same, shifted* | yes | at least one leaves 0 out (up to one in twenty does so by chance) |
+| *not told apart* | no | that of M4 covers 0, so other seeds could change the reading too |
+| *changed* | no | that of M4 leaves 0 out |
+
+Few seeds make wide intervals: look at the differences themselves too.
 """
 
 

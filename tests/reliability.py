@@ -48,7 +48,7 @@ def describe_reproducers(root: Path) -> list[str]:
              f"{one['cpu_s']:.2f}", f"{one['more_bytes'] / 1e6:.0f}"]
         )  # fmt: skip
     head = (
-        f"{len(rows)} files: the longest took {max(one['cpu_s'] for one in found):.1f} s, the largest "
+        f"{len(rows)} files: the longest took {max(one['cpu_s'] for one in found):.1f} s, and the largest needed "
         f"{max(one['more_bytes'] for one in found) / 1e6:.0f} MB beyond the start of the command."
     )
     marks = ["---", *["--:"] * 4]

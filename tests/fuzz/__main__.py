@@ -27,8 +27,8 @@ def describe(counts: dict[str, Count]) -> str:
     ]
     head = (
         f"{total.n_inputs:,} changed files over {len(counts)} readers in {total.cpu_s / 60:,.0f} minutes of one core "
-        f"({total.n_inputs / max(total.cpu_s, 1e-9):,.0f} per second): {total.n_failed} ended otherwise than in a "
-        "result or an error of ours within 20 s and 1 GB. Repeat it with `make fuzz`."
+        f"({total.n_inputs / max(total.cpu_s, 1e-9):,.0f} per second). Each must end in a result or in RULER's "
+        f"own error, within 20 s and 1 GB: {total.n_failed} did not. `make fuzz` repeats it."
     )
     table = markdown_table(["Reader", "Inputs", "Refused", "Failed"], rows, marks=["---", "--:", "--:", "--:"])
     return "\n".join([head, "", *table, ""])

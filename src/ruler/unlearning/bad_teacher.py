@@ -4,16 +4,9 @@ The paper's form, with a single teacher for both sides (appendix A.11).
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from ruler.core.checks import check_number
-from ruler.unlearning.method import Method, Terms
-from ruler.unlearning.scrub import ScrubSettings
-
-if TYPE_CHECKING:
-    from torch import nn
-
-    from ruler.training.steps import Objective
+from ruler.unlearning.method import Method, Module, Objective, count
+from ruler.unlearning.scrub import ScrubSettings, list_terms
 
 
 @dataclass(frozen=True)
@@ -24,23 +17,14 @@ class BadTeacherSettings(ScrubSettings):
         teacher_seed: Of the teacher's weights; the student's dropout does not depend on it.
     """
 
-    teacher_seed: int = 100
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_number(self.teacher_seed, "teacher_seed", minimum=0, is_whole=True)
+    teacher_seed: int = count(100, least=0)
 
 
-def make_objective(original: "nn.Module", settings: BadTeacherSettings) -> "Objective":
+def make_objective(original: Module, settings: BadTeacherSettings) -> Objective:
     """alpha [CE(retain) + KL(retain)] + (1 - alpha) KL(forget), a random teacher in eval mode."""
     from ruler.unlearning.distillation import make_distillation, make_random_teacher
 
     return make_distillation(make_random_teacher(original, settings.teacher_seed), settings, forget_sign=1)
-
-
-def _list_terms(settings: BadTeacherSettings) -> Terms:
-    share = settings.retain_weight
-    return Terms((share, share), (0.0, 1.0 - share), teacher=settings.teacher_seed, temperature=settings.temperature)
 
 
 BAD_TEACHER = Method(
@@ -50,7 +34,7 @@ BAD_TEACHER = Method(
     settings=BadTeacherSettings,
     reads=("retain", "forget"),
     make_objective=make_objective,
-    terms=_list_terms,
+    terms=lambda settings: list_terms(settings, settings.teacher_seed, forget_sign=1),
     formula="alpha [CE(retain) + KL(retain)] + (1 - alpha) KL(forget), teacher: a random model",
     source="Chundawat et al. 2023",
     grid={"learning_rate": (1e-4, 5e-4, 1e-3), "retain_weight": (0.6, 0.9)},

@@ -47,17 +47,13 @@ def make_random_teacher(model: nn.Module, seed: int) -> nn.Module:
             if parameter not in is_fresh:
                 order = torch.randperm(parameter.numel()).to(parameter.device)
                 parameter.copy_(parameter.flatten()[order].reshape(parameter.shape))
-        _draw_by_own_rule(teacher)
+        done: set[nn.Module] = set()
+        for module in teacher.modules():
+            is_pretrained = any(kind.__name__ == "PreTrainedModel" for kind in type(module).__mro__)
+            if is_pretrained and module not in done:
+                rule: Any = module._init_weights
+                done.update(module.apply(rule).modules())
     return teacher
-
-
-def _draw_by_own_rule(model: nn.Module) -> None:
-    done: set[nn.Module] = set()
-    for module in model.modules():
-        is_pretrained = any(kind.__name__ == "PreTrainedModel" for kind in type(module).__mro__)
-        if is_pretrained and module not in done:
-            rule: Any = module._init_weights
-            done.update(module.apply(rule).modules())
 
 
 def compute_divergence(

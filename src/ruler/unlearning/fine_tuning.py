@@ -1,14 +1,8 @@
 """Fine-Tuning (Golatkar et al., 2020): continue to train on the retain records alone."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from ruler.unlearning.method import Method, Terms, UnlearningSettings
-
-if TYPE_CHECKING:
-    from torch import nn
-
-    from ruler.training.steps import Objective
+from ruler.unlearning.method import Method, Module, Objective, Terms, UnlearningSettings
 
 
 @dataclass(frozen=True)
@@ -16,7 +10,7 @@ class FineTuningSettings(UnlearningSettings):
     """Ten epochs on the retain records alone."""
 
 
-def make_objective(original: "nn.Module", settings: FineTuningSettings) -> "Objective":
+def make_objective(original: Module, settings: FineTuningSettings) -> Objective:
     """CE(retain)."""
     from ruler.training.steps import cross_entropy
 

@@ -1,14 +1,8 @@
 """Gradient Ascent (Golatkar et al., 2020): raise the loss on the records to forget."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from ruler.unlearning.method import Method, Terms, UnlearningSettings
-
-if TYPE_CHECKING:
-    from torch import nn
-
-    from ruler.training.steps import Objective
+from ruler.unlearning.method import Method, Module, Objective, Terms, UnlearningSettings
 
 
 @dataclass(frozen=True)
@@ -18,7 +12,7 @@ class GradientAscentSettings(UnlearningSettings):
     epochs: int = 5
 
 
-def make_objective(original: "nn.Module", settings: GradientAscentSettings) -> "Objective":
+def make_objective(original: Module, settings: GradientAscentSettings) -> Objective:
     """- CE(forget)."""
     from ruler.training.steps import cross_entropy
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
@@ -10,13 +11,62 @@ from ruler.core.errors import InputError
 from ruler.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor as Tensor
+    from torch.nn import Module as Module
 
-    from ruler.training.batches import Source
-    from ruler.training.steps import Objective
+    from ruler.training.batches import Batch as Batch
+    from ruler.training.batches import Source as Source
+    from ruler.training.steps import Objective as Objective
+else:  # these load torch, which naming a method does not
+    Batch = Module = Objective = Source = Tensor = Any
 
+Pair = tuple[Tensor, Tensor]
+"""Inputs and labels."""
+Records = Mapping[str, Source]
+"""Records by side."""
 Side = Literal["retain", "forget"]
 Kind = Literal["any", "classifier", "language", "preferences"]
+
+
+def check_share(value: float, name: str) -> None:
+    """Refuse a share that is not strictly between 0 and 1."""
+    check_number(value, name, minimum=0, is_strict=True)
+    if value >= 1:
+        raise InputError(f"{name} must be below 1; got {value!r}.")
+
+
+def checked(default: Any, check: Callable[[Any, str], None]) -> Any:
+    """A setting whose value is checked, in subclasses with another default too; ``check`` takes it and its name.
+
+    Example:
+        >>> @dataclass(frozen=True)
+        ... class MySettings(UnlearningSettings):
+        ...     strength: float = positive(1.0)
+        >>> MySettings(strength=0.0)
+        Traceback (most recent call last):
+        ruler.core.errors.InputError: strength must be a finite number above 0; got 0.0.
+    """
+    return field(default=default, metadata={"check": check})
+
+
+def positive(default: float) -> Any:
+    """A setting above 0."""
+    return checked(default, partial(check_number, minimum=0, is_strict=True))
+
+
+def not_negative(default: float) -> Any:
+    """A setting of at least 0."""
+    return checked(default, partial(check_number, minimum=0))
+
+
+def count(default: int, *, least: int = 1) -> Any:
+    """A setting that is a whole number."""
+    return checked(default, partial(check_number, minimum=least, is_whole=True))
+
+
+def fraction(default: float) -> Any:
+    """A setting strictly between 0 and 1."""
+    return checked(default, check_share)
 
 
 @dataclass(frozen=True)
@@ -29,13 +79,16 @@ class UnlearningSettings(TrainingSettings):
 
     epochs: int = 10
     learning_rate: float = 5e-4
-    seed: int = 100
+    seed: int = count(100, least=0)
     may_augment: ClassVar[bool] = False
     """Whether images may be changed as in training, as methods that train anew do."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_number(self.seed, "seed", minimum=0, is_whole=True)
+        for kind in type(self).__mro__:
+            for entry in getattr(kind, "__dataclass_fields__", {}).values():
+                if "check" in entry.metadata:
+                    entry.metadata["check"](getattr(self, entry.name), entry.name)
         if self.augment != "none" and not self.may_augment:
             raise InputError(
                 f"augment must be 'none' in unlearning; got {self.augment!r}. Methods see records as they are."
@@ -100,10 +153,10 @@ class Plan:
         settings: Epochs, rate, seed and batches of this stage; None for the method's.
     """
 
-    objective: "Objective"
-    records: "Mapping[str, Source] | None" = None
+    objective: Objective
+    records: Records | None = None
     trained: tuple[str, ...] | None = None
-    after_step: "Callable[[nn.Module], None] | None" = None
+    after_step: Callable[[Module], None] | None = None
     on_epoch: Callable[[int, float], None] | None = None
     settings: UnlearningSettings | None = None
 
@@ -149,9 +202,9 @@ class Method(Generic[S]):
     title: str
     settings: type[S]
     reads: tuple[Side, ...]
-    make_objective: "Callable[[nn.Module, S], Objective] | None" = None
-    edit: "Callable[[nn.Module, Mapping[str, Source], S], None] | None" = None
-    make_plan: "Callable[[nn.Module, Mapping[str, Source], S], Plan | Iterator[Plan]] | None" = None
+    make_objective: Callable[[Module, S], Objective] | None = None
+    edit: Callable[[Module, Records, S], None] | None = None
+    make_plan: Callable[[Module, Records, S], Plan | Iterator[Plan]] | None = None
     terms: Callable[[S], Terms] | None = None
     short: str = ""
     colour: str = "#444444"
@@ -204,17 +257,10 @@ class Method(Generic[S]):
         return chosen
 
 
-def check_share(value: float, name: str) -> None:
-    """Refuse a share that is not strictly between 0 and 1."""
-    check_number(value, name, minimum=0, is_strict=True)
-    if value >= 1:
-        raise InputError(f"{name} must be below 1; got {value!r}.")
-
-
 def follow(
-    student: "nn.Module",
+    student: Module,
     plan: Plan,
-    records: "Mapping[str, Source]",
+    records: Records,
     settings: UnlearningSettings,
     *,
     progress: bool = False,
@@ -255,7 +301,7 @@ def follow(
         value.requires_grad_(True)
 
 
-def _fit_batches(size: int, student: "nn.Module", records: "Mapping[str, Source]") -> int:
+def _fit_batches(size: int, student: Module, records: Records) -> int:
     """The batch size, or the next one that leaves batch norm no mini batch of a single record."""
     from torch import nn
     from torch.utils.data import DataLoader

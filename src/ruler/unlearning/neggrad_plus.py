@@ -1,16 +1,8 @@
 """NegGrad+ (Kurmanji et al., 2023): descend on the retain records while ascending on the forget records."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from ruler.unlearning.method import Method, Terms, UnlearningSettings, check_share
-
-if TYPE_CHECKING:
-    import torch
-    from torch import nn
-
-    from ruler.training.batches import Batch
-    from ruler.training.steps import Objective
+from ruler.unlearning.method import Batch, Method, Module, Objective, Tensor, Terms, UnlearningSettings, fraction
 
 
 @dataclass(frozen=True)
@@ -21,18 +13,14 @@ class NegGradPlusSettings(UnlearningSettings):
         retain_weight: The paper's alpha: weight of the retain loss; the forget loss has the rest.
     """
 
-    retain_weight: float = 0.6
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_share(self.retain_weight, "retain_weight")
+    retain_weight: float = fraction(0.6)
 
 
-def make_objective(original: "nn.Module", settings: NegGradPlusSettings) -> "Objective":
+def make_objective(original: Module, settings: NegGradPlusSettings) -> Objective:
     """alpha CE(retain) - (1 - alpha) CE(forget)."""
     from ruler.training.steps import cross_entropy
 
-    def objective(student: "nn.Module", retain: "Batch", forget: "Batch") -> "torch.Tensor":
+    def objective(student: Module, retain: Batch, forget: Batch) -> Tensor:
         kept = cross_entropy(student, retain)
         return settings.retain_weight * kept - (1 - settings.retain_weight) * cross_entropy(student, forget)
 

@@ -4,18 +4,9 @@ A record whose neighbour is still of its own class keeps that class, so that lit
 further away than the bound.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from ruler.core.checks import check_number
-from ruler.unlearning.method import ClassifierSettings, Method, Plan
-
-if TYPE_CHECKING:
-    from torch import nn
-
-    from ruler.training.batches import Source
-
+from ruler.unlearning.method import ClassifierSettings, Method, Module, Plan, Records, positive
 
 _BLOCK = 2048  # records per backward pass
 
@@ -29,14 +20,10 @@ class BoundaryShrinkSettings(ClassifierSettings):
     """
 
     learning_rate: float = 1e-3
-    bound: float = 0.1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_number(self.bound, "bound", minimum=0, is_strict=True)
+    bound: float = positive(0.1)
 
 
-def make_plan(student: "nn.Module", records: "Mapping[str, Source]", settings: BoundaryShrinkSettings) -> Plan:
+def make_plan(student: Module, records: Records, settings: BoundaryShrinkSettings) -> Plan:
     """CE(forget, c), c the likeliest class at x + bound sign(gradient of CE at x), seen by the original."""
     import torch
     from torch.nn.functional import cross_entropy as entropy

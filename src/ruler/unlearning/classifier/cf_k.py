@@ -1,16 +1,8 @@
 """CF-k, catastrophic forgetting of the last k layers (Goel et al., 2022): fine-tune them on the retain records."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from ruler.core.checks import check_number
-from ruler.unlearning.method import ClassifierSettings, Method, Plan
-
-if TYPE_CHECKING:
-    from torch import nn
-
-    from ruler.training.batches import Source
+from ruler.unlearning.method import ClassifierSettings, Method, Module, Plan, Records, count
 
 
 @dataclass(frozen=True)
@@ -23,19 +15,17 @@ class CfKSettings(ClassifierSettings):
 
     epochs: int = 10
     learning_rate: float = 0.01
-    n_layers: int = 1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_number(self.n_layers, "n_layers", minimum=1, is_whole=True)
+    n_layers: int = count(1)
 
 
-def make_plan(student: "nn.Module", records: "Mapping[str, Source]", settings: CfKSettings) -> Plan:
+def make_plan(student: Module, records: Records, settings: CfKSettings) -> Plan:
     """CE(retain), over the weights of the last k layers."""
     from ruler.training.steps import cross_entropy
-    from ruler.unlearning.classifier.records import list_last_layers, list_parameters
+    from ruler.unlearning.classifier.records import list_last_layers
 
-    return Plan(cross_entropy, trained=list_parameters(student, list_last_layers(student, settings.n_layers)))
+    layers = set(list_last_layers(student, settings.n_layers))
+    trained = tuple(name for name, _ in student.named_parameters() if name.rpartition(".")[0] in layers)
+    return Plan(cross_entropy, trained=trained)
 
 
 CF_K = Method(

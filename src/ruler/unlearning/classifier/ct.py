@@ -1,15 +1,8 @@
 """CT, convolution transpose (after DeepUnlearn's code): transpose every kernel, fine-tune on retain records."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from ruler.unlearning.method import ClassifierSettings, Method, Plan
-
-if TYPE_CHECKING:
-    from torch import nn
-
-    from ruler.training.batches import Source
+from ruler.unlearning.method import ClassifierSettings, Method, Module, Plan, Records
 
 
 @dataclass(frozen=True)
@@ -20,7 +13,7 @@ class CtSettings(ClassifierSettings):
     learning_rate: float = 1e-3
 
 
-def make_plan(student: "nn.Module", records: "Mapping[str, Source]", settings: CtSettings) -> Plan:
+def make_plan(student: Module, records: Records, settings: CtSettings) -> Plan:
     """CE(retain), from kernels with rows and columns exchanged.
 
     A model without convolutions has no kernels; ours: the largest square that each of its matrices begins with.

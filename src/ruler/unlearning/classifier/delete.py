@@ -1,16 +1,8 @@
 """DELETE (Zhou et al., 2025): follow the original without the true class, on the forget records alone."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from ruler.unlearning.method import ClassifierSettings, Method
-
-if TYPE_CHECKING:
-    import torch
-    from torch import nn
-
-    from ruler.training.batches import Batch
-    from ruler.training.steps import Objective
+from ruler.unlearning.method import Batch, ClassifierSettings, Method, Module, Objective, Tensor
 
 
 @dataclass(frozen=True)
@@ -21,7 +13,7 @@ class DeleteSettings(ClassifierSettings):
     learning_rate: float = 1e-4
 
 
-def make_objective(original: "nn.Module", settings: DeleteSettings) -> "Objective":
+def make_objective(original: Module, settings: DeleteSettings) -> Objective:
     """KL(softmax of the original's logits, true class at minus infinity || student) on the forget records."""
     import torch
     from torch.nn.functional import kl_div
@@ -31,7 +23,7 @@ def make_objective(original: "nn.Module", settings: DeleteSettings) -> "Objectiv
 
     teacher = freeze_copy(original)
 
-    def objective(student: "nn.Module", forget: "Batch") -> "torch.Tensor":
+    def objective(student: Module, forget: Batch) -> Tensor:
         inputs, labels = forget
         with torch.no_grad():
             target = compute_logits(teacher, inputs).scatter(1, labels[:, None], -float("inf")).softmax(1)

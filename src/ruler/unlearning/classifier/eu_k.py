@@ -1,18 +1,11 @@
 """EU-k, exact unlearning of the last k layers (Goel et al., 2022): train them anew on the retain records."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ruler.core.errors import InputError
 from ruler.unlearning.classifier.cf_k import CfKSettings
 from ruler.unlearning.classifier.cf_k import make_plan as plan_cf_k
-from ruler.unlearning.method import Method, Plan
-
-if TYPE_CHECKING:
-    from torch import nn
-
-    from ruler.training.batches import Source
+from ruler.unlearning.method import Method, Module, Plan, Records
 
 
 @dataclass(frozen=True)
@@ -20,7 +13,7 @@ class EuKSettings(CfKSettings):
     """As CF-k, from weights that the seed draws."""
 
 
-def make_plan(student: "nn.Module", records: "Mapping[str, Source]", settings: EuKSettings) -> Plan:
+def make_plan(student: Module, records: Records, settings: EuKSettings) -> Plan:
     """CE(retain), over the weights of the last k layers, drawn anew."""
     from ruler.unlearning.classifier.records import list_last_layers
 

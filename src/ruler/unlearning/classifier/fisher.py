@@ -1,16 +1,8 @@
 """Fisher forgetting (Golatkar et al., 2020): noise on the weights, the more the less they matter to retain records."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from ruler.core.checks import check_number
-from ruler.unlearning.method import Method, UnlearningSettings
-
-if TYPE_CHECKING:
-    from torch import nn
-
-    from ruler.training.batches import Source
+from ruler.unlearning.method import Method, Module, Records, UnlearningSettings, positive
 
 
 @dataclass(frozen=True)
@@ -22,16 +14,11 @@ class FisherSettings(UnlearningSettings):
         largest: Its standard deviation at most; ours, since weights that never matter would get any noise.
     """
 
-    strength: float = 1e-9
-    largest: float = 0.01
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_number(self.strength, "strength", minimum=0, is_strict=True)
-        check_number(self.largest, "largest", minimum=0, is_strict=True)
+    strength: float = positive(1e-9)
+    largest: float = positive(0.01)
 
 
-def edit(student: "nn.Module", records: "Mapping[str, Source]", settings: FisherSettings) -> None:
+def edit(student: Module, records: Records, settings: FisherSettings) -> None:
     """Weight + N(0, a / F), F the mean squared gradient of a retain record's CE, the deviation bounded."""
     import torch
     from torch.nn.functional import cross_entropy

@@ -1,17 +1,8 @@
 """JiT, just in time unlearning (Foster et al., 2024): make the output around each forget record as flat as possible."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from ruler.core.checks import check_number
-from ruler.unlearning.method import ClassifierSettings, Method
-
-if TYPE_CHECKING:
-    import torch
-    from torch import nn
-
-    from ruler.training.batches import Batch
-    from ruler.training.steps import Objective
+from ruler.unlearning.method import Batch, ClassifierSettings, Method, Module, Objective, Tensor, count, positive
 
 
 @dataclass(frozen=True)
@@ -25,22 +16,17 @@ class JitSettings(ClassifierSettings):
 
     epochs: int = 1
     learning_rate: float = 1e-3
-    noise: float = 0.1
-    n_draws: int = 10
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_number(self.noise, "noise", minimum=0, is_strict=True)
-        check_number(self.n_draws, "n_draws", minimum=1, is_whole=True)
+    noise: float = positive(0.1)
+    n_draws: int = count(10)
 
 
-def make_objective(original: "nn.Module", settings: JitSettings) -> "Objective":
+def make_objective(original: Module, settings: JitSettings) -> Objective:
     """Mean over forget records and draws of norm(f(x) - f(x + e)) / norm(e), e Gaussian."""
     import torch
 
     from ruler.training.steps import compute_logits
 
-    def objective(student: "nn.Module", forget: "Batch") -> "torch.Tensor":
+    def objective(student: Module, forget: Batch) -> Tensor:
         inputs = forget[0]
         n, shape = len(inputs), (settings.n_draws, *inputs.shape)
         noise = settings.noise * torch.randn(shape, dtype=inputs.dtype, device=inputs.device)

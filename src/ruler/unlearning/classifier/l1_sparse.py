@@ -1,17 +1,8 @@
 """L1-sparse (Jia et al., 2023): fine-tune on the retain records under a penalty on the weights that fades out."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from ruler.core.checks import check_number
-from ruler.unlearning.method import ClassifierSettings, Method, Plan
-
-if TYPE_CHECKING:
-    import torch
-    from torch import nn
-
-    from ruler.training.batches import Batch, Source
+from ruler.unlearning.method import Batch, ClassifierSettings, Method, Module, Plan, Records, Tensor, not_negative
 
 
 @dataclass(frozen=True)
@@ -24,14 +15,10 @@ class L1SparseSettings(ClassifierSettings):
 
     epochs: int = 10
     learning_rate: float = 0.01
-    penalty: float = 5e-4
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_number(self.penalty, "penalty", minimum=0)
+    penalty: float = not_negative(5e-4)
 
 
-def make_plan(student: "nn.Module", records: "Mapping[str, Source]", settings: L1SparseSettings) -> Plan:
+def make_plan(student: Module, records: Records, settings: L1SparseSettings) -> Plan:
     """CE(retain) + a (1 - t/T) sum(abs(weights)), t epochs done of T."""
     import torch
 
@@ -40,7 +27,7 @@ def make_plan(student: "nn.Module", records: "Mapping[str, Source]", settings: L
 
     strength = torch.tensor(settings.penalty, device=device_of(student))
 
-    def objective(student: "nn.Module", retain: "Batch") -> "torch.Tensor":
+    def objective(student: Module, retain: Batch) -> Tensor:
         size = torch.stack([value.abs().sum() for value in student.parameters()]).sum()
         return cross_entropy(student, retain) + strength * size
 

@@ -1,16 +1,9 @@
 """LFSSD (Foster et al., 2024): SSD whose importance needs no labels."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ruler.unlearning.classifier.ssd import SsdSettings, dampen
-from ruler.unlearning.method import Method
-
-if TYPE_CHECKING:
-    from torch import nn
-
-    from ruler.training.batches import Source
+from ruler.unlearning.method import Method, Module, Records
 
 
 @dataclass(frozen=True)
@@ -18,7 +11,7 @@ class LfssdSettings(SsdSettings):
     """As SSD. For forget sets drawn at random its public code takes a threshold of 3.5."""
 
 
-def edit(student: "nn.Module", records: "Mapping[str, Source]", settings: LfssdSettings) -> None:
+def edit(student: Module, records: Records, settings: LfssdSettings) -> None:
     """As SSD, F the mean abs(gradient) of a record's squared output norm."""
     dampen(student, records, settings, lambda logits, labels: logits.square().sum(), power=1)
 

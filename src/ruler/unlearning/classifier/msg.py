@@ -1,17 +1,18 @@
 """MSG, masked small gradients (after DeepUnlearn's code): draw the kernels' weights of least gradient anew."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from ruler.core.checks import check_number
-from ruler.unlearning.method import ClassifierSettings, Method, Plan, check_share
-
-if TYPE_CHECKING:
-    import torch
-    from torch import nn
-
-    from ruler.training.batches import Batch, Source
+from ruler.unlearning.method import (
+    Batch,
+    ClassifierSettings,
+    Method,
+    Module,
+    Plan,
+    Records,
+    Tensor,
+    fraction,
+    not_negative,
+)
 
 
 @dataclass(frozen=True)
@@ -26,16 +27,11 @@ class MsgSettings(ClassifierSettings):
     epochs: int = 5
     learning_rate: float = 1e-3
     weight_decay: float = 5e-4
-    share: float = 0.3
-    slowness: float = 0.1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_share(self.share, "share")
-        check_number(self.slowness, "slowness", minimum=0)
+    share: float = fraction(0.3)
+    slowness: float = not_negative(0.1)
 
 
-def make_plan(student: "nn.Module", records: "Mapping[str, Source]", settings: MsgSettings) -> Plan:
+def make_plan(student: Module, records: Records, settings: MsgSettings) -> Plan:
     """CE(retain), the weights of least abs(gradient of CE(retain) - CE(forget)) drawn anew, the others slowed down."""
     import torch
     from torch.func import functional_call
@@ -58,7 +54,7 @@ def make_plan(student: "nn.Module", records: "Mapping[str, Source]", settings: M
             with torch.no_grad():
                 value.copy_(torch.where(is_least, fresh[name], value))
 
-    def objective(student: "nn.Module", retain: "Batch") -> "torch.Tensor":
+    def objective(student: Module, retain: Batch) -> Tensor:
         slowed = {  # the same numbers, with gradients times the pace
             name: value.detach() + paces[name] * (value - value.detach()) for name, value in student.named_parameters()
         }

@@ -1,22 +1,10 @@
 """Newton removal (Guo et al., 2020): one Newton step of the last layer, the only one whose loss is convex."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
-from ruler.core.checks import check_number
 from ruler.core.errors import InputError
-from ruler.unlearning.method import Method, UnlearningSettings
-
-if TYPE_CHECKING:
-    import torch
-    from torch import nn
-
-    from ruler.training.batches import Source
-
-    Pair = tuple[torch.Tensor, torch.Tensor]
-
-_BLOCK = 1024  # records per forward pass
+from ruler.unlearning.method import Method, Module, Records, Tensor, UnlearningSettings, count, positive
 
 
 @dataclass(frozen=True)
@@ -29,18 +17,12 @@ class NewtonSettings(UnlearningSettings):
         n_steps: Of conjugate gradients, at most.
     """
 
-    strength: float = 1.0
-    damping: float = 1e-3
-    n_steps: int = 200
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_number(self.strength, "strength", minimum=0, is_strict=True)
-        check_number(self.damping, "damping", minimum=0, is_strict=True)
-        check_number(self.n_steps, "n_steps", minimum=1, is_whole=True)
+    strength: float = positive(1.0)
+    damping: float = positive(1e-3)
+    n_steps: int = count(200)
 
 
-def edit(student: "nn.Module", records: "Mapping[str, Source]", settings: NewtonSettings) -> None:
+def edit(student: Module, records: Records, settings: NewtonSettings) -> None:
     """Head + a (H + damping)^-1 (n_f / n_r) g_f: H mean Hessian on retain, g_f mean gradient on forget, of CE."""
     import torch
     from torch.nn.functional import one_hot
@@ -48,15 +30,14 @@ def edit(student: "nn.Module", records: "Mapping[str, Source]", settings: Newton
     from ruler.unlearning.classifier.curvature import solve
     from ruler.unlearning.classifier.records import gather_pair
 
-    head = _find_head(student)
     forget, retain = (gather_pair(records[side], student) for side in ("forget", "retain"))
     with torch.no_grad():
-        features, chances = _read(student, head, forget[0])
+        head, features, chances = _read(student, forget[0])
         errors = chances - one_hot(forget[1], chances.shape[1])
         pull = (errors.T @ features) / len(retain[1])  # (n_classes, p + 1)
-        features, chances = _read(student, head, retain[0])
+        _, features, chances = _read(student, retain[0])
 
-        def multiply(x: "torch.Tensor") -> "torch.Tensor":
+        def multiply(x: Tensor) -> Tensor:
             moved = features @ x.reshape(pull.shape).T
             moved = chances * (moved - (chances * moved).sum(1, keepdim=True))
             return ((moved.T @ features) / len(features)).flatten() + settings.damping * x
@@ -67,34 +48,19 @@ def edit(student: "nn.Module", records: "Mapping[str, Source]", settings: Newton
             head.bias.add_(step[:, -1].to(head.bias))
 
 
-def _find_head(model: "nn.Module") -> "nn.Linear":
-    from torch import nn
-
-    layers = [module for module in model.modules() if isinstance(module, nn.Linear)]
-    if not layers:
-        raise InputError("model must end with a linear layer; got one without linear layers. Use woodfisher.")
-    return layers[-1]
-
-
-def _read(model: "nn.Module", head: "nn.Linear", inputs: "torch.Tensor") -> "Pair":
-    """What enters the head, with a column of ones for its bias, and the classes' probabilities, in float64."""
+def _read(model: Module, inputs: Tensor) -> tuple[Any, Tensor, Tensor]:
+    """The head, what enters it, with a column of ones for its bias, and the classes' probabilities, in float64."""
     import torch
 
-    from ruler.training.steps import compute_logits
+    from ruler.unlearning.classifier.records import read_head
 
-    caught: list[torch.Tensor] = []
-    was_training = [(module, module.training) for module in model.modules()]
-    model.eval()
-    handle = head.register_forward_pre_hook(lambda module, given: caught.append(given[0]))
-    logits = torch.cat([compute_logits(model, rows) for rows in torch.split(inputs, _BLOCK)])
-    handle.remove()
-    for module, is_training in was_training:
-        module.training = is_training
-    features = torch.cat(caught)
+    head, features, logits = read_head(model, inputs)
+    if head is None or features is None:
+        raise InputError("model must end with a linear layer; got one without linear layers. Use woodfisher.")
     if not torch.allclose(head(features), logits, rtol=1e-3, atol=1e-3):
         raise InputError("model must end with its last linear layer; got other logits than that gives. Use woodfisher.")
     ones = [] if head.bias is None else [torch.ones_like(features[:, :1])]
-    return torch.cat([features, *ones], dim=1).double(), logits.double().softmax(1)
+    return head, torch.cat([features, *ones], dim=1).double(), logits.double().softmax(1)
 
 
 NEWTON = Method(

@@ -3,17 +3,9 @@
 For a convex loss with gradients of bounded length this comes with a certificate. For other models it has none.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from ruler.core.checks import check_number
-from ruler.unlearning.method import ClassifierSettings, Method, Plan
-
-if TYPE_CHECKING:
-    from torch import nn
-
-    from ruler.training.batches import Source
+from ruler.unlearning.method import ClassifierSettings, Method, Module, Plan, Records, positive
 
 
 @dataclass(frozen=True)
@@ -27,14 +19,10 @@ class NoisySgdSettings(ClassifierSettings):
     learning_rate: float = 0.01
     momentum: float = 0.0
     weight_decay: float = 1e-6
-    noise: float = 0.1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_number(self.noise, "noise", minimum=0, is_strict=True)
+    noise: float = positive(0.1)
 
 
-def make_plan(student: "nn.Module", records: "Mapping[str, Source]", settings: NoisySgdSettings) -> Plan:
+def make_plan(student: Module, records: Records, settings: NoisySgdSettings) -> Plan:
     """CE(retain); after each step weight + N(0, (rate noise)^2)."""
     import torch
 
@@ -42,7 +30,7 @@ def make_plan(student: "nn.Module", records: "Mapping[str, Source]", settings: N
 
     deviation = settings.learning_rate * settings.noise
 
-    def shake(model: "nn.Module") -> None:
+    def shake(model: Module) -> None:
         for value in model.parameters():
             if value.requires_grad:
                 value.add_(deviation * torch.randn_like(value))

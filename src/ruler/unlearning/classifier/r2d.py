@@ -2,16 +2,11 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ruler.core.errors import InputError
 from ruler.unlearning.classifier.retrain import RetrainSettings
-from ruler.unlearning.method import Method, Plan, check_share
-
-if TYPE_CHECKING:
-    from torch import nn
-
-    from ruler.training.batches import Source
+from ruler.unlearning.method import Method, Module, Plan, Records, fraction
 
 
 @dataclass(frozen=True)
@@ -24,12 +19,11 @@ class R2dSettings(RetrainSettings):
             here, on the forget and the retain records, from weights that the seed draws.
     """
 
-    share: float = 0.5
+    share: float = fraction(0.5)
     checkpoint: Mapping[str, Any] | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_share(self.share, "share")
         if self.checkpoint is not None and not isinstance(self.checkpoint, Mapping):
             raise InputError(
                 f"checkpoint must be a model's state_dict(); got {type(self.checkpoint).__name__}. Load the file first."
@@ -41,7 +35,7 @@ class R2dSettings(RetrainSettings):
         return max(1, round(self.share * self.epochs))
 
 
-def make_plan(student: "nn.Module", records: "Mapping[str, Source]", settings: R2dSettings) -> Iterator[Plan]:
+def make_plan(student: Module, records: Records, settings: R2dSettings) -> Iterator[Plan]:
     """CE(retain) for the epochs that are rewound, from the weights before them."""
     import torch
 

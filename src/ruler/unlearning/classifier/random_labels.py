@@ -4,16 +4,9 @@ Each record counts once per epoch, as in the public code. If the forget records 
 together, then of two classes no model could fit both: every answer would be right and wrong in equal parts.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from ruler.unlearning.method import ClassifierSettings, Method, Plan
-
-if TYPE_CHECKING:
-    from torch import nn
-
-    from ruler.training.batches import Source
+from ruler.unlearning.method import ClassifierSettings, Method, Module, Plan, Records
 
 
 @dataclass(frozen=True)
@@ -26,7 +19,7 @@ class RandomLabelsSettings(ClassifierSettings):
     momentum: float = 0.0
 
 
-def make_plan(student: "nn.Module", records: "Mapping[str, Source]", settings: ClassifierSettings) -> Plan:
+def make_plan(student: Module, records: Records, settings: ClassifierSettings) -> Plan:
     """CE(retain records, and forget records with wrong labels)."""
     import torch
 

@@ -1,22 +1,31 @@
 """Records, layers and gradients of a classifier, as its methods need them."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import nn
 from torch.nn import functional
 
 from ruler.core.errors import InputError
-from ruler.training.batches import Batches
+from ruler.training.batches import Batches, Source
 from ruler.training.steps import compute_logits
-
-if TYPE_CHECKING:
-    from ruler.training.batches import Source
-
-Pair = tuple[torch.Tensor, torch.Tensor]
+from ruler.unlearning.method import Pair
 
 
-def gather_pair(source: "Source", model: nn.Module) -> Pair:
+@contextmanager
+def eval_mode(model: nn.Module) -> Iterator[None]:
+    """A context in which the model is in eval mode; afterwards each of its modules is in its own mode again."""
+    was_training = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, is_training in was_training:
+            module.training = is_training
+
+
+def gather_pair(source: Source, model: nn.Module) -> Pair:
     """All records of a source in one pair (X, y), on the model's device.
 
     Raises:
@@ -65,11 +74,6 @@ def list_last_layers(model: nn.Module, n_layers: int) -> list[str]:
     return owners[starts[-n_layers] :]
 
 
-def list_parameters(model: nn.Module, layers: list[str]) -> tuple[str, ...]:
-    """Names of the parameters that these modules own themselves."""
-    return tuple(name for name, _ in model.named_parameters() if name.rpartition(".")[0] in set(layers))
-
-
 def list_kernels(model: nn.Module) -> list[str]:
     """Names of the weights of all convolutions; in a model without any, of all matrices that layers can draw anew.
 
@@ -99,13 +103,25 @@ def sum_loss_gradients(model: nn.Module, pair: Pair, *, block: int = 256) -> dic
     """Per trained parameter the gradient of the cross-entropy, summed over the records, in eval mode."""
     named = {name: value for name, value in model.named_parameters() if value.requires_grad}
     sums = {name: torch.zeros_like(value) for name, value in named.items()}
-    was_training = [(module, module.training) for module in model.modules()]
-    model.eval()
-    for inputs, labels in zip(*(torch.split(part, block) for part in pair), strict=True):
-        loss = functional.cross_entropy(compute_logits(model, inputs), labels, reduction="sum")
-        for name, found in zip(named, torch.autograd.grad(loss, list(named.values()), allow_unused=True), strict=True):
-            if found is not None:
-                sums[name] += found
-    for module, is_training in was_training:
-        module.training = is_training
+    with eval_mode(model):
+        for inputs, labels in zip(*(torch.split(part, block) for part in pair), strict=True):
+            loss = functional.cross_entropy(compute_logits(model, inputs), labels, reduction="sum")
+            found = torch.autograd.grad(loss, list(named.values()), allow_unused=True)
+            for name, slope in zip(named, found, strict=True):
+                if slope is not None:
+                    sums[name] += slope
     return sums
+
+
+def read_head(model: nn.Module, inputs: torch.Tensor) -> tuple[nn.Linear | None, torch.Tensor | None, torch.Tensor]:
+    """The last linear layer, what enters it, and the logits, in eval mode; None for a model without linear layers."""
+    layers = [module for module in model.modules() if isinstance(module, nn.Linear)][-1:]
+    caught: list[torch.Tensor] = []
+    handles = [layer.register_forward_pre_hook(lambda module, given: caught.append(given[0])) for layer in layers]
+    try:
+        with eval_mode(model), torch.no_grad():
+            logits = torch.cat([compute_logits(model, rows) for rows in torch.split(inputs, 1024)])
+    finally:
+        for handle in handles:
+            handle.remove()
+    return next(iter(layers), None), torch.cat(caught) if caught else None, logits

@@ -1,15 +1,9 @@
 """Retraining: fresh weights, trained on the retain records alone; what all other methods are measured by."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from ruler.unlearning.method import Method, Plan, UnlearningSettings
-
-if TYPE_CHECKING:
-    from torch import nn
-
-    from ruler.training.batches import Source
+from ruler.unlearning.method import Method, Module, Plan, Records, UnlearningSettings
 
 
 @dataclass(frozen=True)
@@ -21,7 +15,7 @@ class RetrainSettings(UnlearningSettings):
     may_augment: ClassVar[bool] = True
 
 
-def make_plan(student: "nn.Module", records: "Mapping[str, Source]", settings: RetrainSettings) -> Plan:
+def make_plan(student: Module, records: Records, settings: RetrainSettings) -> Plan:
     """CE(retain) from weights that the seed draws."""
     from ruler.training.steps import cross_entropy
     from ruler.unlearning.distillation import make_random_teacher

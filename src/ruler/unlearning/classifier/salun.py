@@ -1,19 +1,9 @@
 """SalUn (Fan et al., 2024): random labels, but only the weights with the largest forget gradient may move."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from ruler.unlearning.classifier.random_labels import make_plan as plan_random_labels
-from ruler.unlearning.method import ClassifierSettings, Method, Plan, check_share
-
-if TYPE_CHECKING:
-    from torch import nn
-
-    from ruler.training.batches import Source
-
-
-_BLOCK = 2048  # records per backward pass
+from ruler.unlearning.method import ClassifierSettings, Method, Module, Plan, Records, fraction
 
 
 @dataclass(frozen=True)
@@ -27,49 +17,33 @@ class SalunSettings(ClassifierSettings):
     epochs: int = 10
     learning_rate: float = 0.013
     weight_decay: float = 5e-4
-    share: float = 0.5
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_share(self.share, "share")
+    share: float = fraction(0.5)
 
 
-def make_plan(student: "nn.Module", records: "Mapping[str, Source]", settings: SalunSettings) -> Plan:
+def make_plan(student: Module, records: Records, settings: SalunSettings) -> Plan:
     """CE as of random labels, over the weights of the largest abs(gradient of CE(forget))."""
     import torch
 
-    from ruler.training.steps import cross_entropy
-    from ruler.unlearning.classifier.records import gather_pair
+    from ruler.unlearning.classifier.records import gather_pair, sum_loss_gradients
 
-    plan = plan_random_labels(student, records, settings)
-    named = {name: value for name, value in student.named_parameters() if value.requires_grad}
-    is_training = [(module, module.training) for module in student.modules()]
-    student.eval()
-    forget = gather_pair(records["forget"], student)
-    sums = [torch.zeros_like(value) for value in named.values()]
-    for block in zip(*(torch.split(part, _BLOCK) for part in forget), strict=True):
-        loss = cross_entropy(student, block) * (len(block[1]) / len(forget[1]))
-        found = torch.autograd.grad(loss, list(named.values()), materialize_grads=True, allow_unused=True)
-        sums = [total + part for total, part in zip(sums, found, strict=True)]
-    for module, was_training in is_training:
-        module.training = was_training
-    sizes = [total.abs() for total in sums]
-    flat = torch.cat([size.flatten() for size in sizes])
-    chosen = torch.zeros_like(flat, dtype=torch.bool)
-    chosen[flat.topk(max(1, round(settings.share * len(flat)))).indices] = True
-    parts = torch.split(chosen, [size.numel() for size in sizes])
+    slopes = sum_loss_gradients(student, gather_pair(records["forget"], student))
+    sizes = torch.cat([slope.abs().flatten() for slope in slopes.values()])
+    chosen = torch.zeros_like(sizes, dtype=torch.bool)
+    chosen[sizes.topk(max(1, round(settings.share * len(sizes)))).indices] = True
+    parts = torch.split(chosen, [slope.numel() for slope in slopes.values()])
+    values = dict(student.named_parameters())
     kept = {
-        name: (part.reshape(value.shape), value.detach().clone())
-        for (name, value), part in zip(named.items(), parts, strict=True)
+        name: (part.reshape(values[name].shape), values[name].detach().clone())
+        for name, part in zip(slopes, parts, strict=True)
     }
 
-    def restore(model: "nn.Module") -> None:
+    def restore(model: Module) -> None:
         for name, value in model.named_parameters():
             if name in kept:
                 may_move, before = kept[name]
                 value.copy_(torch.where(may_move, value, before))
 
-    return replace(plan, after_step=restore)
+    return replace(plan_random_labels(student, records, settings), after_step=restore)
 
 
 SALUN = Method(

@@ -1,19 +1,25 @@
 """SCRUB in its authors' form (Kurmanji et al., 2023): alternate between the sides, and rewind to a fitting epoch."""
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ruler.core.checks import check_number
 from ruler.core.errors import InputError
-from ruler.unlearning.method import ClassifierSettings, Method, Plan
-
-if TYPE_CHECKING:
-    import torch
-    from torch import nn
-
-    from ruler.training.batches import Batch, Source
+from ruler.unlearning.method import (
+    Batch,
+    ClassifierSettings,
+    Method,
+    Module,
+    Plan,
+    Records,
+    Source,
+    Tensor,
+    count,
+    not_negative,
+    positive,
+)
 
 
 @dataclass(frozen=True)
@@ -34,19 +40,15 @@ class ScrubRewindSettings(ClassifierSettings):
 
     optimizer: str = "adam"
     momentum: float = 0.0
-    n_ascents: int = 3
-    entropy_weight: float = 0.99
-    divergence_weight: float = 0.5
-    temperature: float = 2.0
+    n_ascents: int = count(3)
+    entropy_weight: float = not_negative(0.99)
+    divergence_weight: float = not_negative(0.5)
+    temperature: float = positive(2.0)
     forget_error: float | None = None
     validation: Any = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_number(self.n_ascents, "n_ascents", minimum=1, is_whole=True)
-        check_number(self.entropy_weight, "entropy_weight", minimum=0)
-        check_number(self.divergence_weight, "divergence_weight", minimum=0)
-        check_number(self.temperature, "temperature", minimum=0, is_strict=True)
         if self.forget_error is not None:
             check_number(self.forget_error, "forget_error", minimum=0)
             if self.forget_error > 1:
@@ -58,7 +60,7 @@ class ScrubRewindSettings(ClassifierSettings):
         return self.forget_error is None and self.validation is None
 
 
-def make_plan(student: "nn.Module", records: "Mapping[str, Source]", settings: ScrubRewindSettings) -> Iterator[Plan]:
+def make_plan(student: Module, records: Records, settings: ScrubRewindSettings) -> Iterator[Plan]:
     """By turns -KL(forget), and gamma CE(retain) + alpha KL(retain); the teacher is the original in eval mode."""
     import torch
 
@@ -68,20 +70,20 @@ def make_plan(student: "nn.Module", records: "Mapping[str, Source]", settings: S
 
     teacher = freeze_copy(student)
 
-    def diverge(logits: "torch.Tensor", inputs: "torch.Tensor") -> "torch.Tensor":
+    def diverge(logits: Tensor, inputs: Tensor) -> Tensor:
         with torch.no_grad():
             guide = compute_logits(teacher, inputs)
         return compute_divergence(logits, guide, settings.temperature)
 
-    def ascend(student: "nn.Module", forget: "Batch") -> "torch.Tensor":
+    def ascend(student: Module, forget: Batch) -> Tensor:
         return -diverge(compute_logits(student, forget[0]), forget[0])
 
-    def descend(student: "nn.Module", retain: "Batch") -> "torch.Tensor":
+    def descend(student: Module, retain: Batch) -> Tensor:
         logits = compute_logits(student, retain[0])
         kept = settings.entropy_weight * compute_label_loss(logits, retain[1])
         return kept + settings.divergence_weight * diverge(logits, retain[0])
 
-    def measure_error(source: "Source") -> float:
+    def measure_error(source: Source) -> float:
         answers = predict(student, source)
         return float((answers.logits.argmax(1) != answers.labels).mean())
 

@@ -18,13 +18,10 @@ import numpy as np
 
 from ruler.core.errors import InputError
 from ruler.core.types import FloatArray
-from ruler.unlearning.method import Method, Plan, UnlearningSettings, check_share, follow
+from ruler.unlearning.method import Method, Module, Plan, Records, Source, UnlearningSettings, follow, fraction
 
 if TYPE_CHECKING:
-    from torch import nn
-
     from ruler.stats.auc import Effect
-    from ruler.training.batches import Source
 
 _SEEN = 2.6
 """Standard errors from 1/2 at which an AUC counts as seen in the original, about 1% on both sides together."""
@@ -51,12 +48,11 @@ class ShortRetrainingSettings(UnlearningSettings):
     has_dropout: bool = False
     checkpoints: tuple[Mapping[str, Any], ...] = field(default=(), repr=False, compare=False)
     validation: Any = field(default=None, repr=False, compare=False)
-    most_left: float = 0.1
+    most_left: float = fraction(0.1)
     may_augment: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_share(self.most_left, "most_left")
         if self.checkpoints and self.validation is None:
             raise InputError(
                 "validation must hold records that no model was trained on where checkpoints are given; got None. "
@@ -64,7 +60,7 @@ class ShortRetrainingSettings(UnlearningSettings):
             )
 
 
-def edit(student: "nn.Module", records: "Mapping[str, Source]", settings: ShortRetrainingSettings) -> None:
+def edit(student: Module, records: Records, settings: ShortRetrainingSettings) -> None:
     """CE(retain) from each checkpoint in turn, the first that treats forget like validation records; else from scratch.
 
     Raises:
@@ -102,7 +98,7 @@ Scores = Mapping[str, tuple[FloatArray, FloatArray]]
 """By name, one number per forget and one per validation record."""
 
 
-def score_records(model: "nn.Module", forget: "Source", validation: "Source") -> Scores:
+def score_records(model: Module, forget: Source, validation: Source) -> Scores:
     """Place of each record's loss among all of them, and logarithm of the norm of what the last linear layer reads."""
     from ruler.stats.auc import ScorePool
 
@@ -133,37 +129,22 @@ def contrast_scores(scores: Scores, reference: Scores) -> "dict[str, Effect]":
     }
 
 
-def _read(model: "nn.Module", source: "Source") -> dict[str, FloatArray]:
+def _read(model: Module, source: Source) -> dict[str, FloatArray]:
     """Loss and norm of each record, in eval mode; no norm where the model has no linear layer."""
-    import torch
-    from torch import nn
     from torch.nn.functional import cross_entropy
 
-    from ruler.training.steps import compute_logits
-    from ruler.unlearning.classifier.records import gather_pair
+    from ruler.unlearning.classifier.records import gather_pair, read_head
 
     inputs, labels = gather_pair(source, model)
-    heads = [module for module in model.modules() if isinstance(module, nn.Linear)]
-    caught: list[torch.Tensor] = []
-    was_training = [(module, module.training) for module in model.modules()]
-    handles = [head.register_forward_pre_hook(lambda module, given: caught.append(given[0])) for head in heads[-1:]]
-    model.eval()
-    try:
-        with torch.no_grad():
-            logits = torch.cat([compute_logits(model, block) for block in torch.split(inputs, 1024)])
-    finally:
-        for handle in handles:
-            handle.remove()
-        for module, is_training in was_training:
-            module.training = is_training
+    _, features, logits = read_head(model, inputs)
     scores = {"loss": cross_entropy(logits.double(), labels, reduction="none")}
-    if caught:
-        scores["norm"] = torch.cat(caught).double().flatten(1).norm(dim=1)
+    if features is not None:
+        scores["norm"] = features.double().flatten(1).norm(dim=1)
     return {name: values.cpu().numpy() for name, values in scores.items()}
 
 
 @contextmanager
-def _dropout(model: "nn.Module", *, is_on: bool) -> Iterator[None]:
+def _dropout(model: Module, *, is_on: bool) -> Iterator[None]:
     """A context in which dropout drops nothing, unless it shall."""
     from torch import nn
 

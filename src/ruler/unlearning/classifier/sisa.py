@@ -4,18 +4,11 @@ More shards are more models, each trained on its own share of the records, whose
 no representations that could be set beside those of one oracle, so it cannot be audited as one model.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-from ruler.core.checks import check_number
 from ruler.unlearning.classifier.retrain import RetrainSettings
-from ruler.unlearning.method import Method, Plan
-
-if TYPE_CHECKING:
-    from torch import nn
-
-    from ruler.training.batches import Source
+from ruler.unlearning.method import Method, Module, Plan, Records, count
 
 
 @dataclass(frozen=True)
@@ -26,14 +19,10 @@ class SisaSettings(RetrainSettings):
         n_slices: Training starts with the first slice of the records and takes in one more at a time.
     """
 
-    n_slices: int = 5
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_number(self.n_slices, "n_slices", minimum=1, is_whole=True)
+    n_slices: int = count(5)
 
 
-def make_plan(student: "nn.Module", records: "Mapping[str, Source]", settings: SisaSettings) -> Iterator[Plan]:
+def make_plan(student: Module, records: Records, settings: SisaSettings) -> Iterator[Plan]:
     """CE(retain records of slices 1 to r) for r = 1, 2, ..., from weights that the seed draws.
 
     Exact: no weight depends on a forget record. The slices before the first one with a forget record would be stored

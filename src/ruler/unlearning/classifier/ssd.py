@@ -1,21 +1,10 @@
 """SSD, selective synaptic dampening (Foster et al., 2024): shrink weights that matter to the forget records most."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from ruler.core.checks import check_number
 from ruler.core.errors import InputError
-from ruler.unlearning.method import Method, UnlearningSettings
-
-if TYPE_CHECKING:
-    import torch
-    from torch import nn
-
-    from ruler.training.batches import Source
-
-    Importance = dict[str, torch.Tensor]
-    Pair = tuple[torch.Tensor, torch.Tensor]
+from ruler.unlearning.method import Method, Module, Pair, Records, Tensor, UnlearningSettings, positive
 
 _GRADIENTS_AT_ONCE = 1 << 26  # numbers: as many records per pass as these allow
 
@@ -30,16 +19,11 @@ class SsdSettings(UnlearningSettings):
         strength: The paper's lambda: the larger, the less a weight is dampened.
     """
 
-    threshold: float = 10.0
-    strength: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_number(self.threshold, "threshold", minimum=0, is_strict=True)
-        check_number(self.strength, "strength", minimum=0, is_strict=True)
+    threshold: float = positive(10.0)
+    strength: float = positive(1.0)
 
 
-def edit(student: "nn.Module", records: "Mapping[str, Source]", settings: SsdSettings) -> None:
+def edit(student: Module, records: Records, settings: SsdSettings) -> None:
     """Where F_f > alpha F: weight times min(lambda F / F_f, 1). F is the mean squared gradient of a record's CE."""
     from torch.nn.functional import cross_entropy
 
@@ -47,10 +31,10 @@ def edit(student: "nn.Module", records: "Mapping[str, Source]", settings: SsdSet
 
 
 def dampen(
-    student: "nn.Module",
-    records: "Mapping[str, Source]",
+    student: Module,
+    records: Records,
     settings: SsdSettings,
-    loss: "Callable[[torch.Tensor, torch.Tensor], torch.Tensor]",
+    loss: Callable[[Tensor, Tensor], Tensor],
     *,
     power: int,
 ) -> None:
@@ -81,35 +65,31 @@ def dampen(
 
 
 def sum_gradients(
-    model: "nn.Module",
-    pair: "Pair",
-    loss: "Callable[[torch.Tensor, torch.Tensor], torch.Tensor]",
+    model: Module,
+    pair: Pair,
+    loss: Callable[[Tensor, Tensor], Tensor],
     power: int,
-) -> "Importance":
+) -> dict[str, Tensor]:
     """Per parameter the sum over records of abs(gradient)^power, each record by itself, in eval mode."""
     import torch
     from torch.func import functional_call, grad, vmap
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
+    from ruler.unlearning.classifier.records import eval_mode
+
     named = {name: value.detach() for name, value in model.named_parameters() if value.requires_grad}
 
-    def measure(values: "Importance", inputs: "torch.Tensor", label: "torch.Tensor") -> "torch.Tensor":
+    def measure(values: dict[str, Tensor], inputs: Tensor, label: Tensor) -> Tensor:
         output = functional_call(model, values, (inputs[None],))
         return loss(getattr(output, "logits", output), label[None])
 
-    was_training = [(module, module.training) for module in model.modules()]
-    model.eval()
     sums = {name: torch.zeros_like(value) for name, value in named.items()}
     n_at_once = max(1, _GRADIENTS_AT_ONCE // max(1, sum(value.numel() for value in named.values())))
     by_record = vmap(grad(measure), in_dims=(None, 0, 0))
-    for start in range(0, len(pair[1]), n_at_once):
-        stop = start + n_at_once
-        with sdpa_kernel(SDPBackend.MATH):  # fused attention takes one record at a time only
-            found = by_record(named, pair[0][start:stop], pair[1][start:stop])
-        for name, value in found.items():
-            sums[name] += value.detach().abs().pow(power).sum(0)
-    for module, is_training in was_training:
-        module.training = is_training
+    with eval_mode(model), sdpa_kernel(SDPBackend.MATH):  # fused attention takes one record at a time only
+        for inputs, labels in zip(*(torch.split(part, n_at_once) for part in pair), strict=True):
+            for name, value in by_record(named, inputs, labels).items():
+                sums[name] += value.detach().abs().pow(power).sum(0)
     return sums
 
 

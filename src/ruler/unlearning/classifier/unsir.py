@@ -1,17 +1,20 @@
 """UNSIR (Tarun et al., 2023): impair the model by noise that it errs on most, then repair it on the retain records."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-from ruler.core.checks import check_number
-from ruler.unlearning.method import ClassifierSettings, Method, Plan
-
-if TYPE_CHECKING:
-    import torch
-    from torch import nn
-
-    from ruler.training.batches import Source
+from ruler.unlearning.method import (
+    ClassifierSettings,
+    Method,
+    Module,
+    Pair,
+    Plan,
+    Records,
+    Tensor,
+    count,
+    not_negative,
+    positive,
+)
 
 
 @dataclass(frozen=True)
@@ -28,18 +31,12 @@ class UnsirSettings(ClassifierSettings):
     learning_rate: float = 1e-4
     optimizer: str = "adam"
     momentum: float = 0.0
-    noise_rate: float = 0.1
-    noise_steps: int = 25
-    noise_penalty: float = 0.1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_number(self.noise_rate, "noise_rate", minimum=0, is_strict=True)
-        check_number(self.noise_steps, "noise_steps", minimum=1, is_whole=True)
-        check_number(self.noise_penalty, "noise_penalty", minimum=0)
+    noise_rate: float = positive(0.1)
+    noise_steps: int = count(25)
+    noise_penalty: float = not_negative(0.1)
 
 
-def make_plan(student: "nn.Module", records: "Mapping[str, Source]", settings: UnsirSettings) -> Iterator[Plan]:
+def make_plan(student: Module, records: Records, settings: UnsirSettings) -> Iterator[Plan]:
     """CE(retain and noise with the forget records' labels); then CE(retain)."""
     import torch
 
@@ -53,9 +50,7 @@ def make_plan(student: "nn.Module", records: "Mapping[str, Source]", settings: U
     yield Plan(cross_entropy, {"repair": retain}, settings=replace(settings, seed=settings.seed + 1))
 
 
-def train_noise(
-    model: "nn.Module", forget: "tuple[torch.Tensor, torch.Tensor]", settings: UnsirSettings
-) -> "torch.Tensor":
+def train_noise(model: Module, forget: Pair, settings: UnsirSettings) -> Tensor:
     """One input per forget record: minimises penalty mean(norm^2) - CE(noise, its label), from Gaussian noise."""
     import torch
     from torch.nn.functional import cross_entropy

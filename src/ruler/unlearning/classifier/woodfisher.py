@@ -1,16 +1,8 @@
 """WoodFisher influence (Jia et al., 2023): one step of the weights against the influence of the forget records."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from ruler.core.checks import check_number
-from ruler.unlearning.method import Method, UnlearningSettings
-
-if TYPE_CHECKING:
-    from torch import nn
-
-    from ruler.training.batches import Source
+from ruler.unlearning.method import Method, Module, Records, UnlearningSettings, count, positive
 
 
 @dataclass(frozen=True)
@@ -24,25 +16,18 @@ class WoodFisherSettings(UnlearningSettings):
         n_steps: Of conjugate gradients, at most; ours. The public code follows an approximate recursion.
     """
 
-    strength: float = 1.0
-    n_records: int = 1000
-    damping: float = 0.01
-    n_steps: int = 25
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_number(self.strength, "strength", minimum=0, is_strict=True)
-        check_number(self.n_records, "n_records", minimum=1, is_whole=True)
-        check_number(self.damping, "damping", minimum=0, is_strict=True)
-        check_number(self.n_steps, "n_steps", minimum=1, is_whole=True)
+    strength: float = positive(1.0)
+    n_records: int = count(1000)
+    damping: float = positive(0.01)
+    n_steps: int = count(25)
 
 
-def edit(student: "nn.Module", records: "Mapping[str, Source]", settings: WoodFisherSettings) -> None:
+def edit(student: Module, records: Records, settings: WoodFisherSettings) -> None:
     """Weights + a (F + damping)^-1 (n_f / n) (g_f - g_r), g mean gradients of CE, F their mean square over records."""
     import torch
 
     from ruler.unlearning.classifier.curvature import multiply_by_fisher, solve
-    from ruler.unlearning.classifier.records import gather_pair, sum_loss_gradients
+    from ruler.unlearning.classifier.records import eval_mode, gather_pair, sum_loss_gradients
 
     forget, retain = (gather_pair(records[side], student) for side in ("forget", "retain"))
     n_forget, n_retain = len(forget[1]), len(retain[1])
@@ -50,11 +35,9 @@ def edit(student: "nn.Module", records: "Mapping[str, Source]", settings: WoodFi
     means = [(of_forget[name] / n_forget - of_retain[name] / n_retain).flatten() for name in of_forget]
     pull = n_forget / (n_forget + n_retain) * torch.cat(means)
     few = torch.randperm(n_retain)[: settings.n_records].to(retain[1].device)
-    was_training = [(module, module.training) for module in student.modules()]
-    fisher = multiply_by_fisher(student, retain[0][few], retain[1][few])
-    step = solve(lambda x: fisher(x) + settings.damping * x, pull, settings.n_steps)
-    for module, is_training in was_training:
-        module.training = is_training
+    with eval_mode(student):
+        fisher = multiply_by_fisher(student, retain[0][few], retain[1][few])
+        step = solve(lambda x: fisher(x) + settings.damping * x, pull, settings.n_steps)
     values = [value for name, value in student.named_parameters() if name in of_forget]
     with torch.no_grad():
         for value, part in zip(values, torch.split(step, [value.numel() for value in values]), strict=True):

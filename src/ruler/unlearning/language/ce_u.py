@@ -1,17 +1,8 @@
 """CE-U (Yang, 2025): follow the model's own distribution with the true token taken out."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from ruler.core.checks import check_number
-from ruler.unlearning.method import LanguageSettings, Method
-
-if TYPE_CHECKING:
-    import torch
-    from torch import nn
-
-    from ruler.training.batches import Batch
-    from ruler.training.steps import Objective
+from ruler.unlearning.method import Batch, LanguageSettings, Method, Module, Objective, Tensor, count
 
 
 @dataclass(frozen=True)
@@ -22,20 +13,16 @@ class CeUSettings(LanguageSettings):
         n_skipped: Tokens at the start of each completion that are left as they are.
     """
 
-    n_skipped: int = 1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_number(self.n_skipped, "n_skipped", minimum=0, is_whole=True)
+    n_skipped: int = count(1, least=0)
 
 
-def make_objective(original: "nn.Module", settings: CeUSettings) -> "Objective":
+def make_objective(original: Module, settings: CeUSettings) -> Objective:
     """Mean over forget tokens of the cross-entropy to the student's own softmax, true token at minus infinity."""
     from ruler.training.sentences import NOT_ASKED
     from ruler.training.steps import compute_logits
     from ruler.unlearning.language.losses import mean_over_asked, shift_true_logits
 
-    def objective(student: "nn.Module", forget: "Batch") -> "torch.Tensor":
+    def objective(student: Module, forget: Batch) -> Tensor:
         inputs, labels = forget
         logits = compute_logits(student, inputs)
         target = shift_true_logits(logits, labels, -float("inf")).softmax(-1)

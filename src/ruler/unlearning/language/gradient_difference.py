@@ -6,17 +6,8 @@ public code for language models.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from ruler.core.checks import check_number
-from ruler.unlearning.method import LanguageSettings, Method
-
-if TYPE_CHECKING:
-    import torch
-    from torch import nn
-
-    from ruler.training.batches import Batch
-    from ruler.training.steps import Objective
+from ruler.unlearning.method import Batch, LanguageSettings, Method, Module, Objective, Tensor, not_negative
 
 
 @dataclass(frozen=True)
@@ -27,18 +18,14 @@ class GradientDifferenceSettings(LanguageSettings):
         retain_weight: Of the retain loss; the forget loss has weight 1.
     """
 
-    retain_weight: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_number(self.retain_weight, "retain_weight", minimum=0)
+    retain_weight: float = not_negative(1.0)
 
 
-def make_objective(original: "nn.Module", settings: GradientDifferenceSettings) -> "Objective":
+def make_objective(original: Module, settings: GradientDifferenceSettings) -> Objective:
     """- NLL(forget) + w NLL(retain), each the mean over tokens."""
     from ruler.training.steps import cross_entropy
 
-    def objective(student: "nn.Module", forget: "Batch", retain: "Batch") -> "torch.Tensor":
+    def objective(student: Module, forget: Batch, retain: Batch) -> Tensor:
         return settings.retain_weight * cross_entropy(student, retain) - cross_entropy(student, forget)
 
     return objective

@@ -6,17 +6,9 @@ The forget records are ``Preferences``: the completions to forget, and for the s
 
 import random
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from ruler.unlearning.language.npo import NpoSettings
-from ruler.unlearning.method import Method
-
-if TYPE_CHECKING:
-    import torch
-    from torch import nn
-
-    from ruler.training.batches import Batch
-    from ruler.training.steps import Objective
+from ruler.unlearning.language.npo import NpoSettings, prefer
+from ruler.unlearning.method import Batch, Method, Module, Objective, Tensor
 
 REFUSALS = (
     "I don't know.",
@@ -50,26 +42,14 @@ class IdkDpoSettings(NpoSettings):
     """A preference for refusals over the forget records, both measured from the original model."""
 
 
-def make_objective(original: "nn.Module", settings: IdkDpoSettings) -> "Objective":
+def make_objective(original: Module, settings: IdkDpoSettings) -> Objective:
     """Mean over records of -(2/beta) log sigmoid(beta (rise of NLL(forget) - rise of NLL(refusal))) + w NLL(retain)."""
-    import torch
-    from torch.nn.functional import logsigmoid
-
-    from ruler.training.steps import cross_entropy
-    from ruler.unlearning.distillation import freeze_copy
     from ruler.unlearning.language.losses import compute_record_losses
 
-    reference, beta = freeze_copy(original), settings.beta
+    def measure(model: Module, forget: Batch) -> Tensor:
+        return compute_record_losses(model, forget) - compute_record_losses(model, forget[2])
 
-    def objective(student: "nn.Module", forget: "Batch", retain: "Batch") -> "torch.Tensor":
-        refusal = forget[2]
-        with torch.no_grad():
-            before = compute_record_losses(reference, forget) - compute_record_losses(reference, refusal)
-        risen = compute_record_losses(student, forget) - compute_record_losses(student, refusal) - before
-        preferred: torch.Tensor = -2 / beta * logsigmoid(beta * risen).mean()
-        return preferred + settings.retain_weight * cross_entropy(student, retain)
-
-    return objective
+    return prefer(original, settings, measure)
 
 
 IDK_DPO = Method(

@@ -3,8 +3,6 @@
 Nothing here waits for the device, so that every step can be captured into a CUDA graph.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -80,17 +78,6 @@ def read_hidden(model: nn.Module, inputs: dict[str, torch.Tensor], layer: int, f
         layer: Number of the block, from 0.
         first: Gradients reach the blocks from this one on, and nothing before it.
     """
-    seen = {name: value for name, value in inputs.items() if name != ASKED}
-    blocks = find_blocks(model)
-    with _watching(blocks[layer], blocks[first]) as outputs:
-        getattr(model, "base_model", model)(**seen)
-    hidden = outputs[0].float()
-    return hidden.gather(1, inputs[ASKED][:, :, None].expand(-1, -1, hidden.shape[2]))
-
-
-@contextmanager
-def _watching(block: nn.Module, first: nn.Module) -> Iterator[list[torch.Tensor]]:
-    """Keep what a block gives, and cut the gradient off before another."""
     outputs: list[torch.Tensor] = []
 
     def keep(module: nn.Module, given: Any, output: Any) -> None:
@@ -101,9 +88,15 @@ def _watching(block: nn.Module, first: nn.Module) -> Iterator[list[torch.Tensor]
             return (given[0].detach(), *given[1:]), named
         return given, {**named, "hidden_states": named["hidden_states"].detach()}
 
-    handles = [block.register_forward_hook(keep), first.register_forward_pre_hook(cut, with_kwargs=True)]
+    blocks = find_blocks(model)
+    handles = [
+        blocks[layer].register_forward_hook(keep),
+        blocks[first].register_forward_pre_hook(cut, with_kwargs=True),
+    ]
     try:
-        yield outputs
+        getattr(model, "base_model", model)(**{name: value for name, value in inputs.items() if name != ASKED})
     finally:
         for handle in handles:
             handle.remove()
+    hidden = outputs[0].float()
+    return hidden.gather(1, inputs[ASKED][:, :, None].expand(-1, -1, hidden.shape[2]))

@@ -1,18 +1,10 @@
 """NPO, negative preference optimisation (Zhang et al., 2024): ascend, but less the more has been forgotten."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from ruler.core.checks import check_number
 from ruler.unlearning.language.gradient_difference import GradientDifferenceSettings
-from ruler.unlearning.method import Method
-
-if TYPE_CHECKING:
-    import torch
-    from torch import nn
-
-    from ruler.training.batches import Batch
-    from ruler.training.steps import Objective
+from ruler.unlearning.method import Batch, Method, Module, Objective, Tensor, positive
 
 
 @dataclass(frozen=True)
@@ -23,29 +15,36 @@ class NpoSettings(GradientDifferenceSettings):
         beta: How soon forgetting slows down; towards 0 the loss becomes plain ascent.
     """
 
-    beta: float = 0.1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_number(self.beta, "beta", minimum=0, is_strict=True)
+    beta: float = positive(0.1)
 
 
-def make_objective(original: "nn.Module", settings: NpoSettings) -> "Objective":
+def make_objective(original: Module, settings: NpoSettings) -> Objective:
     """Mean over records of -(2/beta) log sigmoid(beta (NLL - NLL_original)), plus w NLL(retain)."""
+    from ruler.unlearning.language.losses import compute_record_losses
+
+    return prefer(original, settings, compute_record_losses)
+
+
+def prefer(original: Module, settings: NpoSettings, measure: Callable[[Module, Batch], Tensor]) -> Objective:
+    """Mean over records of -(2/beta) log sigmoid(beta rise), plus w NLL(retain), for the rise of any loss per record.
+
+    Args:
+        original: The rise is from its loss.
+        settings: With beta and w.
+        measure: (model, forget batch) -> (n,) losses.
+    """
     import torch
     from torch.nn.functional import logsigmoid
 
     from ruler.training.steps import cross_entropy
     from ruler.unlearning.distillation import freeze_copy
-    from ruler.unlearning.language.losses import compute_record_losses
 
     reference, beta = freeze_copy(original), settings.beta
 
-    def objective(student: "nn.Module", forget: "Batch", retain: "Batch") -> "torch.Tensor":
+    def objective(student: Module, forget: Batch, retain: Batch) -> Tensor:
         with torch.no_grad():
-            before = compute_record_losses(reference, forget)
-        risen = compute_record_losses(student, forget) - before
-        forgotten: torch.Tensor = -2 / beta * logsigmoid(beta * risen).mean()
+            before = measure(reference, forget)
+        forgotten: Tensor = -2 / beta * logsigmoid(beta * (measure(student, forget) - before)).mean()
         return forgotten + settings.retain_weight * cross_entropy(student, retain)
 
     return objective

@@ -5,19 +5,12 @@ authors train one matrix in each of the same three blocks, others everything up 
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ruler.core.checks import check_number
 from ruler.core.errors import InputError
 from ruler.unlearning.language.gradient_difference import GradientDifferenceSettings
-from ruler.unlearning.method import Method
-
-if TYPE_CHECKING:
-    import torch
-    from torch import nn
-
-    from ruler.training.batches import Batch
-    from ruler.training.steps import Objective
+from ruler.unlearning.method import Batch, Method, Module, Objective, Tensor, count, not_negative
 
 
 @dataclass(frozen=True)
@@ -31,18 +24,16 @@ class RmuSettings(GradientDifferenceSettings):
     """
 
     layer: int | None = None
-    n_trained: int = 3
-    strength: float = 2.0
+    n_trained: int = count(3)
+    strength: float = not_negative(2.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.layer is not None:
             check_number(self.layer, "layer", minimum=0, is_whole=True)
-        check_number(self.n_trained, "n_trained", minimum=1, is_whole=True)
-        check_number(self.strength, "strength", minimum=0)
 
 
-def make_objective(original: "nn.Module", settings: RmuSettings) -> "Objective":
+def make_objective(original: Module, settings: RmuSettings) -> Objective:
     """MSE(h(forget), c u) + w MSE(h(retain), h_original(retain)), means over tokens and units of block h."""
     import torch
 
@@ -63,10 +54,10 @@ def make_objective(original: "nn.Module", settings: RmuSettings) -> "Objective":
     direction = (settings.strength * draw / draw.norm()).to(device_of(original))
     reference = freeze_copy(original)
 
-    def measure(hidden: "torch.Tensor", target: "torch.Tensor", labels: "torch.Tensor") -> "torch.Tensor":
+    def measure(hidden: Tensor, target: Tensor, labels: Tensor) -> Tensor:
         return mean_over_asked((hidden - target).square().mean(-1), labels)
 
-    def objective(student: "nn.Module", forget: "Batch", retain: "Batch") -> "torch.Tensor":
+    def objective(student: Module, forget: Batch, retain: Batch) -> Tensor:
         with torch.no_grad():
             before = read_hidden(reference, retain[0], layer)
         pushed = measure(read_hidden(student, forget[0], layer, first), direction, forget[1])

@@ -1,18 +1,10 @@
 """SatImp (Yang et al., 2025): ascend most on tokens that are well known but not yet certain."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from ruler.core.checks import check_number
 from ruler.unlearning.language.gradient_difference import GradientDifferenceSettings
-from ruler.unlearning.method import Method
-
-if TYPE_CHECKING:
-    import torch
-    from torch import nn
-
-    from ruler.training.batches import Batch
-    from ruler.training.steps import Objective
+from ruler.unlearning.language.wga import ascend
+from ruler.unlearning.method import Method, Module, Objective, Tensor, not_negative, positive
 
 
 @dataclass(frozen=True)
@@ -25,31 +17,19 @@ class SatImpSettings(GradientDifferenceSettings):
         forget_weight: Of the forget term.
     """
 
-    saturation: float = 5.0
-    importance: float = 1.0
-    forget_weight: float = 0.1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_number(self.saturation, "saturation", minimum=0)
-        check_number(self.importance, "importance", minimum=0)
-        check_number(self.forget_weight, "forget_weight", minimum=0, is_strict=True)
+    saturation: float = not_negative(5.0)
+    importance: float = not_negative(1.0)
+    forget_weight: float = positive(0.1)
 
 
-def make_objective(original: "nn.Module", settings: SatImpSettings) -> "Objective":
+def make_objective(original: Module, settings: SatImpSettings) -> Objective:
     """Mean over forget tokens of -gamma p^b1 (1 - p)^b2 NLL, p without gradient, plus w NLL(retain)."""
-    from ruler.training.steps import compute_logits, cross_entropy
-    from ruler.unlearning.language.losses import compute_token_losses, mean_over_asked
 
-    def objective(student: "nn.Module", forget: "Batch", retain: "Batch") -> "torch.Tensor":
-        inputs, labels = forget
-        losses = compute_token_losses(compute_logits(student, inputs), labels)
-        known = (-losses.detach()).exp()
-        weights = known**settings.saturation * (1 - known) ** settings.importance
-        kept = settings.retain_weight * cross_entropy(student, retain)
-        return kept - settings.forget_weight * mean_over_asked(weights * losses, labels)
+    def weigh(losses: Tensor) -> Tensor:
+        known = (-losses).exp()
+        return known**settings.saturation * (1 - known) ** settings.importance
 
-    return objective
+    return ascend(settings, weigh, settings.forget_weight)
 
 
 SATIMP = Method(

@@ -1,18 +1,9 @@
 """SimNPO (Fan et al., 2024): NPO without a reference model, its loss per token."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from ruler.core.checks import check_number
 from ruler.unlearning.language.npo import NpoSettings
-from ruler.unlearning.method import Method
-
-if TYPE_CHECKING:
-    import torch
-    from torch import nn
-
-    from ruler.training.batches import Batch
-    from ruler.training.steps import Objective
+from ruler.unlearning.method import Batch, Method, Module, Objective, Tensor, not_negative, positive
 
 
 @dataclass(frozen=True)
@@ -25,16 +16,11 @@ class SimNpoSettings(NpoSettings):
     """
 
     beta: float = 4.5
-    delta: float = 0.0
-    forget_weight: float = 0.125
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_number(self.delta, "delta", minimum=0)
-        check_number(self.forget_weight, "forget_weight", minimum=0, is_strict=True)
+    delta: float = not_negative(0.0)
+    forget_weight: float = positive(0.125)
 
 
-def make_objective(original: "nn.Module", settings: SimNpoSettings) -> "Objective":
+def make_objective(original: Module, settings: SimNpoSettings) -> Objective:
     """Mean over records of -gamma (2/beta) log sigmoid(beta (NLL / length - delta)), plus w NLL(retain)."""
     from torch.nn.functional import logsigmoid
 
@@ -43,7 +29,7 @@ def make_objective(original: "nn.Module", settings: SimNpoSettings) -> "Objectiv
 
     beta = settings.beta
 
-    def objective(student: "nn.Module", forget: "Batch", retain: "Batch") -> "torch.Tensor":
+    def objective(student: Module, forget: Batch, retain: Batch) -> Tensor:
         per_token = compute_record_losses(student, forget) / count_asked(forget[1])
         forgotten = -2 / beta * logsigmoid(beta * (per_token - settings.delta)).mean()
         return settings.forget_weight * forgotten + settings.retain_weight * cross_entropy(student, retain)

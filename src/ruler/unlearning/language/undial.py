@@ -1,17 +1,8 @@
 """UNDIAL (Dong et al., 2024): distil from the original with its logit of the true token lowered."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from ruler.core.checks import check_number
-from ruler.unlearning.method import LanguageSettings, Method
-
-if TYPE_CHECKING:
-    import torch
-    from torch import nn
-
-    from ruler.training.batches import Batch
-    from ruler.training.steps import Objective
+from ruler.unlearning.method import Batch, LanguageSettings, Method, Module, Objective, Tensor, not_negative
 
 
 @dataclass(frozen=True)
@@ -23,14 +14,10 @@ class UndialSettings(LanguageSettings):
     """
 
     learning_rate: float = 1e-4
-    beta: float = 10.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_number(self.beta, "beta", minimum=0)
+    beta: float = not_negative(10.0)
 
 
-def make_objective(original: "nn.Module", settings: UndialSettings) -> "Objective":
+def make_objective(original: Module, settings: UndialSettings) -> Objective:
     """Mean over forget tokens of the cross-entropy to softmax(logits_original - beta at the true token)."""
     import torch
 
@@ -40,7 +27,7 @@ def make_objective(original: "nn.Module", settings: UndialSettings) -> "Objectiv
 
     teacher = freeze_copy(original)
 
-    def objective(student: "nn.Module", forget: "Batch") -> "torch.Tensor":
+    def objective(student: Module, forget: Batch) -> Tensor:
         inputs, labels = forget
         with torch.no_grad():
             target = shift_true_logits(compute_logits(teacher, inputs), labels, -settings.beta).softmax(-1)

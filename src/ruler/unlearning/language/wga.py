@@ -1,18 +1,10 @@
 """WGA, weighted gradient ascent (Wang et al., 2025): ascend on each token by how well it is still known."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from ruler.core.checks import check_number
 from ruler.unlearning.language.gradient_difference import GradientDifferenceSettings
-from ruler.unlearning.method import Method
-
-if TYPE_CHECKING:
-    import torch
-    from torch import nn
-
-    from ruler.training.batches import Batch
-    from ruler.training.steps import Objective
+from ruler.unlearning.method import Batch, Method, Module, Objective, Tensor, not_negative
 
 
 @dataclass(frozen=True)
@@ -24,23 +16,26 @@ class WgaSettings(GradientDifferenceSettings):
     """
 
     epochs: int = 5
-    beta: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_number(self.beta, "beta", minimum=0)
+    beta: float = not_negative(1.0)
 
 
-def make_objective(original: "nn.Module", settings: WgaSettings) -> "Objective":
+def make_objective(original: Module, settings: WgaSettings) -> Objective:
     """Mean over forget tokens of -p^beta NLL, p without gradient, plus w NLL(retain)."""
+    return ascend(settings, lambda losses: (-settings.beta * losses).exp())
+
+
+def ascend(
+    settings: GradientDifferenceSettings, weigh: Callable[[Tensor], Tensor], forget_weight: float = 1.0
+) -> Objective:
+    """Gradient difference whose forget tokens are weighed by their own losses, through which no gradient passes."""
     from ruler.training.steps import compute_logits, cross_entropy
     from ruler.unlearning.language.losses import compute_token_losses, mean_over_asked
 
-    def objective(student: "nn.Module", forget: "Batch", retain: "Batch") -> "torch.Tensor":
+    def objective(student: Module, forget: Batch, retain: Batch) -> Tensor:
         inputs, labels = forget
         losses = compute_token_losses(compute_logits(student, inputs), labels)
-        weights = (-settings.beta * losses.detach()).exp()
-        return settings.retain_weight * cross_entropy(student, retain) - mean_over_asked(weights * losses, labels)
+        forgotten = mean_over_asked(weigh(losses.detach()) * losses, labels)
+        return settings.retain_weight * cross_entropy(student, retain) - forget_weight * forgotten
 
     return objective
 

@@ -29,7 +29,10 @@ def test_an_oracle_with_other_axes_is_aligned(make_world):
 def test_losses_count_without_those_of_an_oracle_but_not_in_a_test_against_each_of_five():
     full = tuple(Embeddings(rows, losses=np.ones(len(rows))) for rows in SOUND)
     assert gather_evidence(full, oracle=SOUND).has_losses
-    assert not gather_evidence(full, oracle=[full] * 4 + [SOUND]).has_losses
+    unfair = replace(gather_evidence(full, oracle=[full] * 4 + [SOUND]), is_fair=False)
+    assert unfair.is_hybrid
+    assert not unfair.has_losses
+    assert replace(unfair, is_fair=True).has_losses
     assert not gather_evidence(SOUND, oracle=full).has_losses
 
 

@@ -14,10 +14,10 @@ from ruler.metrics import percentile_rank, representation_shift
 
 
 def tabulate(unlearned, *, is_fair=True, settings=QUICK, **options):
-    evidence = gather_evidence(unlearned, settings=settings, **options)
+    evidence = replace(gather_evidence(unlearned, settings=settings, **options), is_fair=is_fair)
     found = measure_contrasts(evidence)
-    records = tabulate_records(evidence, found, is_fair=is_fair)
-    return records, tabulate_groups(evidence, found, records, is_fair=is_fair)
+    records = tabulate_records(evidence, found)
+    return records, tabulate_groups(evidence, found, records)
 
 
 def test_columns_are_there_with_and_without_an_oracle(build_world):
@@ -112,7 +112,7 @@ def test_p_values_count_held_out_records_whose_rarest_score_is_as_rare(build_wor
         rarest = below if contrast.record_tail == "low" else np.minimum(below, above) + np.log(2)  # two tails: twice
         usual = np.minimum(usual, rarest)
     expected = [(1 + (usual[60:] <= one + 1e-12).sum()) / 121 for one in usual[:60]]
-    table = tabulate_records(evidence, found, is_fair=True)
+    table = tabulate_records(evidence, found)
     order = np.argsort(evidence.order)
     assert table["p_value"].tolist() == pytest.approx(np.array(expected)[order].tolist())
 

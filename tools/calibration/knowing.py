@@ -36,16 +36,16 @@ def make_overfit(name: str, seed: int) -> Iterator[World]:
 
     The oracle shares the original's start if the seed is even.
     """
-    draw, rng = _draw(name, seed, N_FORGET, N_HELD_OUT, RETAIN_TRUE[name])
+    draw, rng = draw_rows(name, seed, N_FORGET, N_HELD_OUT, RETAIN_TRUE[name])
     retain, forget = draw.rows["retain"], draw.rows["forget"]
-    oracle = _train(draw, retain, seed, 0)
-    clean, original = _train(draw, retain, seed, 1), _train(draw, np.concatenate([retain, forget]), seed, 2)
+    oracle = train_model(draw, retain, seed, 0)
+    clean, original = train_model(draw, retain, seed, 1), train_model(draw, np.concatenate([retain, forget]), seed, 2)
     known = {"oracles": [draw.embed(oracle)], "original": draw.embed(original)}
     yield _tell(draw, "overfit on true labels", seed, original, known)
     for method in METHODS:
         yield _tell(draw, f"overfit, then {method}", seed, _unlearn(method, original, draw), known)
     often = np.concatenate([retain, np.tile(forget, N_REPEATS)])
-    yield _tell(draw, "each forget record trained 10 times", seed, _train(draw, often, seed, 3), known)
+    yield _tell(draw, "each forget record trained 10 times", seed, train_model(draw, often, seed, 3), known)
     kept = _keep_first_layer(draw, original, seed)
     yield _tell(draw, "first layer kept, the rest retrained", seed, kept, known)
     for kind, change in (("norms of forget rows x 1.3", _stretch), ("half of 60% marked up, half down", _mark)):
@@ -55,36 +55,39 @@ def make_overfit(name: str, seed: int) -> Iterator[World]:
 
 def make_flipped(name: str, seed: int) -> Iterator[World]:
     """Memory of wrong labels: untouched, after each method, in the head alone, and of five records among sixty."""
-    draw, rng = _draw(name, seed, N_FORGET, N_HELD_OUT, RETAIN_FLIPPED[name])
+    draw, rng = draw_rows(name, seed, N_FORGET, N_HELD_OUT, RETAIN_FLIPPED[name])
     wrong, half_wrong = draw.flip_labels(rng), draw.flip_labels(rng, share=0.5)
     retain = draw.rows["retain"]
     both = np.concatenate([retain, draw.rows["forget"]])
-    oracle, clean = _train(draw, retain, seed, 0), _train(draw, retain, seed, 1)
-    original = _train(wrong, both, seed, 4)
+    oracle, clean = train_model(draw, retain, seed, 0), train_model(draw, retain, seed, 1)
+    original = train_model(wrong, both, seed, 4)
     known = {"oracles": [wrong.embed(oracle)], "original": wrong.embed(original)}
     yield _tell(wrong, "flipped labels", seed, original, known)
     for method in METHODS:
         yield _tell(wrong, f"flipped, then {method}", seed, _unlearn(method, original, wrong), known)
-    known = {"oracles": [half_wrong.embed(oracle)], "original": half_wrong.embed(_train(half_wrong, both, seed, 5))}
+    known = {
+        "oracles": [half_wrong.embed(oracle)],
+        "original": half_wrong.embed(train_model(half_wrong, both, seed, 5)),
+    }
     yield _tell(half_wrong, "clean trunk, memorising head", seed, _memorise_in_head(half_wrong, clean), known)
 
-    few, rng = _draw(name, seed, FEW_FORGET, FEW_HELD_OUT, RETAIN_FEW[name])
+    few, rng = draw_rows(name, seed, FEW_FORGET, FEW_HELD_OUT, RETAIN_FEW[name])
     few = few.flip_labels(rng)
     retain, forget = few.rows["retain"], few.rows["forget"]
-    original = _train(few, np.concatenate([retain, forget]), seed, 7)
-    model = _train(few, np.concatenate([retain, forget[:N_MISSED]]), seed, 8)
-    known = {"oracles": [few.embed(_train(few, retain, seed, 0))], "original": few.embed(original)}
+    original = train_model(few, np.concatenate([retain, forget]), seed, 7)
+    model = train_model(few, np.concatenate([retain, forget[:N_MISSED]]), seed, 8)
+    known = {"oracles": [few.embed(train_model(few, retain, seed, 0))], "original": few.embed(original)}
     yield _tell(few, "5 of 60 memorised", seed, model, known)
 
 
-def _draw(name: str, seed: int, *sizes: int) -> tuple[Draw, np.random.Generator]:
+def draw_rows(name: str, seed: int, *sizes: int) -> tuple[Draw, np.random.Generator]:
     """Rows drawn at random: so many to forget, to hold out and to retain."""
     source, rng = load_source(name), np.random.default_rng([3, seed, *sizes])
     forget, held_out, retain, _ = np.split(rng.permutation(len(source.target)), np.cumsum(sizes))
     return Draw.of(source, forget=forget, retain=retain, held_out=held_out), rng
 
 
-def _train(draw: Draw, rows: np.ndarray, seed: int, k: int) -> TabularMLP:
+def train_model(draw: Draw, rows: np.ndarray, seed: int, k: int) -> TabularMLP:
     """Model number k of a world; number 0 is the oracle, which has a start of its own if the seed is odd."""
     start = seed + 500_000 if k == 0 and seed % 2 else seed
     return draw.train(rows, start=start, dropout_seed=20 * seed + k, settings=OVERFIT)
@@ -148,11 +151,11 @@ def _mark(unlearned: Model, oracle: Model, rng: np.random.Generator) -> Model:
 
 def make_caution(name: str, seed: int) -> Iterator[World]:
     """Perfectly unlearned models whose original knew 500 records; audited by 50 to 500 of these."""
-    draw, rng = _draw(name, seed, max(CAUTION_SIZES), 2 * max(CAUTION_SIZES), CAUTION_RETAIN)
+    draw, rng = draw_rows(name, seed, max(CAUTION_SIZES), 2 * max(CAUTION_SIZES), CAUTION_RETAIN)
     forget, retain, held_out = (draw.rows[side] for side in SIDES)
-    oracle, clean = _train(draw, retain, seed, 0), _train(draw, retain, seed, 1)
+    oracle, clean = train_model(draw, retain, seed, 0), train_model(draw, retain, seed, 1)
     for k, (kind, some) in enumerate((("true labels", draw), ("flipped labels", draw.flip_labels(rng)))):
-        original = _train(some, np.concatenate([retain, forget]), seed, 2 + k)
+        original = train_model(some, np.concatenate([retain, forget]), seed, 2 + k)
         for n in CAUTION_SIZES:
             now = some.choose(forget=rng.permutation(forget)[:n], held_out=rng.permutation(held_out)[: 2 * n])
             facts = {"n": n, "shares_start": seed % 2 == 0, "attack_original": measure_attack(now.embed(original))}
@@ -162,7 +165,7 @@ def make_caution(name: str, seed: int) -> Iterator[World]:
 
 def make_caution_alone(name: str, seed: int, n: int, ratio: int = 2) -> Iterator[World]:
     """The same where the original knew exactly the n records that are audited, beside 1,000 that it keeps."""
-    draw, _ = _draw(name, 1000 * n + seed, n, ratio * n, ALONE_RETAIN)
+    draw, _ = draw_rows(name, 1000 * n + seed, n, ratio * n, ALONE_RETAIN)
     forget, retain, _ = (draw.rows[side] for side in SIDES)
     start = seed if seed % 2 == 0 else seed + 500_000
     settings = TrainingSettings(epochs=400, learning_rate=2e-3)

@@ -51,6 +51,7 @@ def make_tables(rows: list[Row]) -> dict[str, str]:
         "knowing": (tabulate_knowing, (knowing,)),
         "knowing by set": (tabulate_knowing_by_set, (knowing,)),
         "knowing with less": (tabulate_variants, (knowing + variants,)),
+        "several": (tabulate_several, (parts.get("several", []),)),
         "destroyed": (tabulate_destroyed, (parts.get("destroyed", []), parts.get("random", []))),
         "caution": (tabulate_caution, (caution,)),
         "caution reasons": (tabulate_reasons, (caution,)),
@@ -156,6 +157,20 @@ def tabulate_variants(rows: list[Row]) -> str:
         said += [share(some, is_called(v)) for v in ("damaged", "inconclusive")]
         lines.append([titles.get(name, name), str(len(some)), *said])
     return tabulate(head, lines)
+
+
+def tabulate_several(rows: list[Row]) -> str:
+    """What clean, short and knowing models are called with one oracle and with five."""
+    head = ["model", "oracles", "audits", "erased", "alarms", "95% interval of alarms", "damaged", "inconclusive"]
+    lines = []
+    for kind, some in _by(rows, "kind"):
+        for variant, same in _by(some, "variant"):
+            said = [count(same, is_called("erased")), count(same, is_alarm), interval(same, is_alarm)]
+            said += [share(same, is_called(v)) for v in ("damaged", "inconclusive")]
+            hybrid = share(same, lambda row: any(one["test"] == "hybrid" for one in row["contrasts"].values()))
+            attack = mean_of(same, "attack")
+            lines.append([kind, "1" if variant == "full" else "5", str(len(same)), *said, hybrid, attack])
+    return tabulate([*head, "test against each oracle", "loss attack"], lines)
 
 
 def tabulate_destroyed(rows: list[Row], clean: list[Row]) -> str:

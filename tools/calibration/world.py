@@ -116,6 +116,8 @@ def describe(report: Any) -> Row:
     if report.damage is not None:
         row["similarity"] = _finite(report.damage.similarity)
         row["skill"] = _finite(report.damage.skill)
+        row["lost"] = _finite(report.damage.lost)
+        row["unseen_skill"] = _finite(report.damage.unseen_skill)
         row["is_damaged"] = bool(report.damage.is_damaged)
     return row
 

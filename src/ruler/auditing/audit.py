@@ -26,7 +26,7 @@ from ruler.auditing.needs import list_needs
 from ruler.auditing.privacy import measure_privacy
 from ruler.auditing.records import collect_distributions, tabulate_groups, tabulate_records
 from ruler.auditing.settings import AuditSettings
-from ruler.auditing.verdict import count_flagged, decide
+from ruler.auditing.verdict import UNFAIR, count_flagged, decide
 from ruler.core import __version__
 from ruler.core.arithmetic import iterate_blocks
 from ruler.core.checks import block_rows_for
@@ -54,7 +54,7 @@ def audit(
             losses, groups and strata), tables or files (docs/inputs.md) or, for several layers, dicts of them by layer
             name; or a dict with the keys forget, retain, held_out; or the path of a folder that holds such files.
         oracle: The same records, in the same order, in a model that was never trained on the forget records; or a list
-            of such models, retrained from several seeds. Five or more need no exchangeable held-out records.
+            of such models, retrained from several seeds. With five or more, held-out records need not be fair.
         original: The same in the model before unlearning.
         ids: Names of the forget records, or a dict with keys forget, retain, held_out.
         groups: Whose record it is, of the forget records or as such a dict; each group counts once, by its mean.
@@ -117,11 +117,11 @@ def audit_evidence(
         contrasts: The metrics; by default ours and those that other packages add.
     """
     guards = [*extra_guards, *run_guards(evidence)]
-    is_fair = not any(guard.name == "not_exchangeable" for guard in guards)
+    evidence = replace(evidence, is_fair=not any(guard.name == UNFAIR for guard in guards))
     found = measure_contrasts(evidence, contrasts)
     metrics = conclude_metrics(evidence, found)
-    records = tabulate_records(evidence, found, is_fair=is_fair)
-    groups = tabulate_groups(evidence, found, records, is_fair=is_fair)
+    records = tabulate_records(evidence, found)
+    groups = tabulate_groups(evidence, found, records)
     measured = Report(
         verdict="inconclusive",
         reason="",

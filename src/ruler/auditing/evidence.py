@@ -148,6 +148,8 @@ class Evidence:
     order: IndexArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     draw_seed: int = 0  # of the permutations; it follows from the records, so that nobody can choose it
     n_unmatched: int = 0  # held-out records that were left out so that strata match
+    # whether held-out records are a fair comparison for the forget records, as far as the guard can tell
+    is_fair: bool = True
     # ``claimed_ids[model][side]``: the ids that `Embeddings` carried, for models that came with them
     claimed_ids: Mapping[str, Mapping[Side, npt.NDArray[Any]]] = field(default_factory=dict)
     # names of the columns of the unlearned model's rows, where they came as a table
@@ -190,8 +192,8 @@ class Evidence:
 
     @property
     def is_hybrid(self) -> bool:
-        """Whether there are enough oracles to compare the model with each of them."""
-        return len(self.oracles) >= LEAST_ORACLES
+        """Whether the model is compared with each oracle: held-out records are unfair, and oracles are enough."""
+        return not self.is_fair and len(self.oracles) >= LEAST_ORACLES
 
     @property
     def has_losses(self) -> bool:

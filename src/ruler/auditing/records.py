@@ -33,7 +33,7 @@ _N_SETS = 2000
 _RANK_EDGES = np.linspace(0.0, 1.0, 21)
 
 
-def tabulate_records(evidence: Evidence, found: Mapping[str, Measurement], *, is_fair: bool) -> "pd.DataFrame":
+def tabulate_records(evidence: Evidence, found: Mapping[str, Measurement]) -> "pd.DataFrame":
     """One row per forget record, in the order given.
 
     A record's p-value is conformal: how many held-out records are at least as unusual among all records, by whichever
@@ -43,7 +43,6 @@ def tabulate_records(evidence: Evidence, found: Mapping[str, Measurement], *, is
     Args:
         evidence: Of the audit.
         found: The measured contrasts.
-        is_fair: Whether held-out records may be compared with forget records one by one.
     """
     pandas = load_optional("pandas", "listing the records of an audit")
     main, missing = evidence.main_layer, np.full(len(evidence.ids["forget"]), np.nan)
@@ -51,7 +50,7 @@ def tabulate_records(evidence: Evidence, found: Mapping[str, Measurement], *, is
     nearest = evidence.main.nearest
     losses = evidence.main.losses
     has_reference = losses is not None and any(oracle.losses is not None for oracle in evidence.main_oracles)
-    p_values, told = _judge(evidence, found, is_fair)
+    p_values, told = _judge(evidence, found)
     q_values = adjust_p_values(p_values)
     columns: dict[str, Any] = {
         "id": evidence.ids["forget"],
@@ -75,7 +74,7 @@ def tabulate_records(evidence: Evidence, found: Mapping[str, Measurement], *, is
 
 
 def tabulate_groups(
-    evidence: Evidence, found: Mapping[str, Measurement], records: "pd.DataFrame", *, is_fair: bool
+    evidence: Evidence, found: Mapping[str, Measurement], records: "pd.DataFrame"
 ) -> "pd.DataFrame | None":
     """One row per group of the forget records, an erasure request each; None without groups.
 
@@ -97,7 +96,7 @@ def tabulate_groups(
     table = table.loc[records["group"].drop_duplicates()]  # in the order given
     names = np.unique(evidence.groups["forget"])
     p_values, told = np.full(len(names), np.nan), [""] * len(names)
-    if is_fair and evidence.has_held_out:
+    if evidence.is_fair and evidence.has_held_out:
         p_values, told = _judge_groups(evidence, found)
     place = {name: row for row, name in enumerate(names.tolist())}
     order = [place[name] for name in table.index.tolist()]
@@ -145,9 +144,9 @@ def _deciding_scores(
     return scored
 
 
-def _judge(evidence: Evidence, found: Mapping[str, Measurement], is_fair: bool) -> tuple[FloatArray, list[str]]:
+def _judge(evidence: Evidence, found: Mapping[str, Measurement]) -> tuple[FloatArray, list[str]]:
     n = len(evidence.ids["forget"])
-    if not (is_fair and evidence.has_held_out):
+    if not (evidence.is_fair and evidence.has_held_out):
         return np.full(n, np.nan), [""] * n
     usual, told = _combine(_deciding_scores(evidence, found))
     return conformal_p_values(usual[:n], usual[n:], tail="low"), told[:n]

@@ -25,6 +25,9 @@ from ruler.stats.auc import normal_quantile
 UNTOUCHED = "identical_to_original"
 """The guard that rules erasure out: whatever cannot be seen of the records, nothing was done about them."""
 
+UNFAIR = "not_exchangeable"
+"""The guard that finds the held-out records no fair comparison: single records are then not judged."""
+
 NO_CONTROL = "No held-out records were given, so there is nothing to compare the forget records with."
 
 
@@ -56,7 +59,7 @@ def _decide_attack(attack: AttackFinding, report: Report, contrasts: Mapping[str
 def _decide_plain(report: Report, contrasts: Mapping[str, Contrast], n_flagged: int | None = None) -> Report:
     found = report.damage
     if found is not None:
-        found = conclude_damage(found.similarity, found.skill, found.lost, report.settings)
+        found = conclude_damage(found.similarity, found.skill, found.lost, found.unseen_skill, report.settings)
     metrics = {name: _decide_one(metric, report, contrasts[name]) for name, metric in report.metrics.items()}
     report = replace(report, metrics=metrics, damage=found)
     verdict, reason = decide_overall(report, contrasts, n_flagged)
@@ -187,7 +190,7 @@ def _list_doubts(report: Report, n_flagged: int) -> list[str]:
             f"{n_flagged} forget record{'s stand' if n_flagged > 1 else ' stands'} out from the held-out ones"
             f"{', alone or with their group' if report.groups is not None else ''}."
         )
-    if any(guard.name == "not_exchangeable" for guard in report.guards):
+    if any(guard.name == UNFAIR for guard in report.guards):
         doubts.append("Held-out records are unfair, so that single records could not be judged.")
     if report.pairing is None:
         doubts.append("Without an oracle no model is called erased.")

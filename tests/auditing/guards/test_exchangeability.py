@@ -42,6 +42,22 @@ def test_five_oracles_turn_it_into_a_note(models, random):
     assert finding.blocks
 
 
+def test_with_five_oracles_less_doubt_is_enough_since_it_only_chooses_the_test():
+    def count(n_oracles):
+        found = [find_unfair(models(seed, n_oracles)) for seed in range(20)]
+        return sum(bool(one) for one in found)
+
+    def models(seed, n_oracles):
+        rng = np.random.default_rng(seed)
+        base = rng.normal(size=(N_FORGET + N_RETAIN + N_HELD_OUT, WIDTH))
+        base[:N_FORGET] += 0.2
+        given = [cut(base + 0.1 * rng.normal(size=base.shape)) for _ in range(1 + n_oracles)]
+        return {"unlearned": given[0], "oracle": given[1:]}
+
+    with_one, with_four, with_five = (count(n) for n in (1, 4, 5))
+    assert max(with_one, with_four) < with_five < 20
+
+
 def test_another_mix_of_labels_is_named(models):
     labels = [np.repeat([0, 1], (36, 4)), np.arange(N_RETAIN) % 2, np.arange(N_HELD_OUT) % 2]
     (finding,) = find_unfair(shift(models, 0.0, labels=labels))

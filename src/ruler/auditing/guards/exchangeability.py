@@ -19,6 +19,9 @@ from ruler.stats.rank_sum import rank_sum_p_value
 LEVEL = 0.01
 """Of the guard as a whole: fair held-out records are called unfair in one audit of a hundred."""
 
+LEVEL_OF_SEVERAL = 0.05
+"""With enough oracles the guard only chooses the test. Both are valid for fair records, so doubt may come sooner."""
+
 _SIDES: tuple[Side, Side] = ("forget", "held_out")
 _N_DRAWS = 1999
 _MOST_CLASSES = 50
@@ -29,12 +32,13 @@ def check_exchangeability(evidence: Evidence) -> Iterator[GuardFinding]:
     if not evidence.has_held_out:
         return
     found = {name: p for name, p in _find_differences(evidence).items() if not math.isnan(p)}
-    if not found or len(found) * min(found.values()) > LEVEL:
-        return
-    telling = [name for name, p in sorted(found.items(), key=lambda item: item[1]) if len(found) * p <= LEVEL]
-    told_by = telling[0] if len(telling) == 1 else f"{', '.join(telling[:-1])} and {telling[-1]}"
     n_oracles = len(evidence.oracles)
-    is_settled = evidence.is_hybrid
+    is_settled = n_oracles >= LEAST_ORACLES
+    level = LEVEL_OF_SEVERAL if is_settled else LEVEL
+    if not found or len(found) * min(found.values()) > level:
+        return
+    telling = [name for name, p in sorted(found.items(), key=lambda item: item[1]) if len(found) * p <= level]
+    told_by = telling[0] if len(telling) == 1 else f"{', '.join(telling[:-1])} and {telling[-1]}"
     matched = " of the same strata" if evidence.strata else ""
     yield GuardFinding(
         "not_exchangeable",

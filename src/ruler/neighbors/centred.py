@@ -5,14 +5,13 @@ and beta depend on one row and the two centres. Rounding u and v costs |u| |v|, 
 share of the distance itself. Alpha and beta travel in extra columns of the product, each in several parts.
 """
 
-import threading
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from ruler.core.types import FloatArray
-from ruler.neighbors.tiles import SUB_BLOCK, Maxima
+from ruler.neighbors.tiles import SUB_BLOCK, Maxima, TorchTiles
 
 _SHORT = 1e-3  # centres nearer to the origin have no direction that float64 knows well
 _FAR = 4.0  # more than half the squared distance of any two unit rows
@@ -55,22 +54,17 @@ class CentredTile:
         return int(self.left.nbytes + self.right.nbytes + self.dots.nbytes)
 
 
-class CentredArithmetic:
-    """torch on CPU in bfloat16 or float32, relative to centres; one thread per call."""
-
-    has_own_threads = False
+class CentredArithmetic(TorchTiles):
+    """torch on CPU in bfloat16 or float32, relative to centres."""
 
     def __init__(self, torch: Any, dtype: str, centres: FloatArray) -> None:
+        super().__init__(torch, dtype)
         self.name = f"torch centred {dtype}"
-        self._torch = torch
-        self._dtype = getattr(torch, dtype)
         self._centres = centres
         self._squares = np.square(centres).sum(axis=1)
         self._grams = centres @ centres.T
         self._n_parts = 3 if dtype == "bfloat16" else 2
-        self._output_unit = torch.finfo(self._dtype).eps / 2
         self._unit = torch.finfo(torch.float32).eps / 2
-        self._buffers: dict[int, Any] = {}
 
     def make_tile(self, rows: FloatArray, cluster: int = 0) -> CentredTile:
         """Round float64 unit rows (n, p) less the centre of their cluster."""
@@ -103,13 +97,8 @@ class CentredArithmetic:
         if len(a.zeros) or len(b.zeros):
             product[a.zeros, : len(b)] = 1.0
             product[: len(a), b.zeros] = 1.0
-        ours = self._enclose(self._minima(product, 1)[: len(a)], a, b)
-        return ours, self._enclose(self._minima(product, 0).T[: len(b)], b, a) if both_sides else None
-
-    def products(self, a: FloatArray, b: FloatArray) -> FloatArray:
-        """All products of the rows of a and b in float64, (n_a, n_b)."""
-        product: FloatArray = self._torch.mm(self._torch.from_numpy(a), self._torch.from_numpy(b).T).numpy()
-        return product
+        ours = self._enclose(self._cut(product, 1).amin(2)[: len(a)], a, b)
+        return ours, self._enclose(self._cut(product, 0).amin(1).T[: len(b)], b, a) if both_sides else None
 
     def cosines(self, tile: CentredTile) -> FloatArray:
         """Of the rows of a tile with all centres, (n, centres); 1, which excludes nothing, where a centre is near 0."""
@@ -137,22 +126,6 @@ class CentredArithmetic:
             left = left - parts[: len(tile), place]
         tile.left[:, last] = parts
         return float(left.abs().max())
-
-    def _buffer(self, n_rows: int, n_columns: int) -> Any:
-        """Room for a product in this thread, used again for the next one."""
-        key, n_elements = threading.get_ident(), n_rows * n_columns
-        if key not in self._buffers or self._buffers[key].numel() < n_elements:
-            self._buffers[key] = self._torch.empty(n_elements, dtype=self._dtype)
-        return self._buffers[key][:n_elements].view(n_rows, n_columns)
-
-    def _minima(self, product: Any, axis: int) -> Any:
-        if product.dtype == self._torch.bfloat16:
-            # As 16-bit integers non-negative floats keep their order and the minimum runs at full speed.
-            product = product.view(self._torch.int16)
-        rows, columns = product.shape
-        if axis == 0:
-            return product.view(-1, SUB_BLOCK, columns).amin(1)
-        return product.view(rows, -1, SUB_BLOCK).amin(2)
 
     def _enclose(self, minima: Any, tile: CentredTile, other: CentredTile) -> Maxima:
         """Bound the largest similarities from the smallest half squared distances of rows to sub-blocks."""

@@ -118,7 +118,12 @@ class Shortlist:
         """Take the maxima of consecutive queries over consecutive sub-blocks."""
         rows = slice(first_row, first_row + len(maxima.upper))
         with self._lock:
-            self._raise_floor(rows, maxima.lower)
+            if self.k == 1:
+                np.maximum(self._best[rows, 0], maxima.lower.max(axis=1), out=self._best[rows, 0])
+            else:
+                both = np.concatenate([self._best[rows], maxima.lower], axis=1)
+                both.partition(both.shape[1] - self.k, axis=1)
+                self._best[rows] = -np.sort(-both[:, -self.k :], axis=1)
             row, block = np.nonzero(maxima.upper >= self.floor[rows, None])
             stop = self._n_held + len(row)
             if stop > len(self.held):
@@ -131,14 +136,6 @@ class Shortlist:
             self.held.blocks[new] = block + first_block
             self.held.upper[new] = maxima.upper[row, block]
             self._n_held = stop
-
-    def _raise_floor(self, rows: slice, lower: FloatArray) -> None:
-        if self.k == 1:
-            np.maximum(self._best[rows, 0], lower.max(axis=1), out=self._best[rows, 0])
-            return
-        both = np.concatenate([self._best[rows], lower], axis=1)
-        both.partition(both.shape[1] - self.k, axis=1)
-        self._best[rows] = -np.sort(-both[:, -self.k :], axis=1)
 
     def raise_to(self, values: FloatArray) -> None:
         """Raise the bounds to known similarities (n, k), -inf where none is known."""

@@ -152,7 +152,9 @@ def find_clusters(sample: FloatArray, most: int, k: int) -> Clusters:
             centres = np.concatenate([centres, new])
             distances = np.minimum(distances, _squared_distances(sample, new)[:, 0])
         for _ in range(_LLOYD_STEPS):
-            centres = _move_to_means(sample, centres)
+            nearest = _squared_distances(sample, centres).argmin(axis=1)
+            belongs = (nearest == np.unique(nearest)[:, None]).astype(np.float64)  # centres without rows are dropped
+            centres = belongs @ sample / belongs.sum(axis=1, keepdims=True)
         distances = _squared_distances(sample, centres).min(axis=1)
         if float(distances.mean()) < _WORTH_DOUBLING * spread:
             best, spread = centres, float(distances.mean())
@@ -167,14 +169,6 @@ def _squared_distances(rows: FloatArray, centres: FloatArray) -> FloatArray:
     """Of unit rows to centres, (n, c), never negative."""
     squares: FloatArray = np.maximum(1 + np.square(centres).sum(axis=1) - 2 * (rows @ centres.T), 0)
     return squares
-
-
-def _move_to_means(rows: FloatArray, centres: FloatArray) -> FloatArray:
-    """Each centre to the mean of the rows that are nearest to it; those that have none are dropped."""
-    nearest = _squared_distances(rows, centres).argmin(axis=1)
-    belongs = (nearest == np.unique(nearest)[:, None]).astype(np.float64)
-    means: FloatArray = belongs @ rows / belongs.sum(axis=1, keepdims=True)
-    return means
 
 
 def _estimate_needed(rows: FloatArray, centres: FloatArray, k: int) -> float:

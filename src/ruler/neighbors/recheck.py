@@ -86,7 +86,11 @@ def _slack(problem: Problem) -> float:
 def _recheck(
     problem: Problem, layout: Layout, candidates: Candidates, best: BestRows, arithmetic: Arithmetic, run: Run
 ) -> None:
-    groups = _group_by_block(candidates)
+    if not len(candidates):
+        return
+    order = np.argsort(candidates.blocks, kind="stable")
+    by_block = np.split(order, np.flatnonzero(np.diff(candidates.blocks[order])) + 1)
+    groups = [group[start:stop] for group in by_block for start, stop in iterate_blocks(len(group), MOST_ROWS)]
     slack = _slack(problem)
 
     def look(group: IndexArray) -> tuple[FloatArray, IndexArray, IndexArray, FloatArray]:
@@ -97,20 +101,11 @@ def _recheck(
         row, column = np.nonzero(products >= np.maximum(bar - slack, _UNDER_ALL)[:, None])
         return peaks, rows[row], columns[column], products[row, column]
 
-    if not groups:
-        return
     peaks, rows, columns, products = (np.concatenate(part) for part in zip(*run(look, groups), strict=True))
     kth_peak = _kth_largest(candidates.rows[np.concatenate(groups)], peaks, problem.k, best.n_queries)
     floor = np.maximum(best.similarity[:, -1], kth_peak) - slack
     keep = products >= floor[rows]
     _merge_pairs(problem, best, rows[keep], columns[keep], run)
-
-
-def _group_by_block(candidates: Candidates) -> list[IndexArray]:
-    order = np.argsort(candidates.blocks, kind="stable")
-    cuts = np.flatnonzero(np.diff(candidates.blocks[order])) + 1
-    groups = np.split(order, cuts) if len(order) else []
-    return [group[start:stop] for group in groups for start, stop in iterate_blocks(len(group), MOST_ROWS)]
 
 
 def _multiply(
@@ -139,26 +134,21 @@ def _kth_largest(rows: IndexArray, values: FloatArray, k: int, n_rows: int) -> F
 
 def _merge_pairs(problem: Problem, best: BestRows, rows: IndexArray, columns: IndexArray, run: Run) -> None:
     """Exact similarities of the pairs, lowest base rows first: where the k-th best is 1, later rows cannot win."""
+
+    def compare(pairs: tuple[IndexArray, IndexArray]) -> FloatArray:
+        value: FloatArray = similarity_of_unit_rows(problem.queries.take(pairs[0]), problem.base.take(pairs[1]))
+        return value
+
     order = np.lexsort((columns, rows))
     rows, columns = rows[order], columns[order]
     place = _count_before(rows)
-    start, stop = 0, _FIRST_LOOK
+    start, stop, size = 0, _FIRST_LOOK, max(1, block_rows_for(problem.base.width) // 4)
     while len(rows):
         now = (place >= start) & (place < stop)
-        best.merge(rows[now], columns[now], _similarities(problem, rows[now], columns[now], run))
+        seen, found = rows[now], columns[now]
+        blocks = [(seen[slice(*span)], found[slice(*span)]) for span in iterate_blocks(len(seen), size)]
+        best.merge(seen, found, np.concatenate([np.empty(0), *run(compare, blocks)]))
         is_settled = (best.similarity[rows, -1] == 1.0) & (best.index[rows, -1] < columns)
         rest = (place >= stop) & ~is_settled
         rows, columns, place = rows[rest], columns[rest], place[rest]
         start, stop = stop, 4 * stop
-
-
-def _similarities(problem: Problem, rows: IndexArray, columns: IndexArray, run: Run) -> FloatArray:
-    def compare(span: tuple[int, int]) -> FloatArray:
-        pairs = slice(*span)
-        value: FloatArray = similarity_of_unit_rows(
-            problem.queries.take(rows[pairs]), problem.base.take(columns[pairs])
-        )
-        return value
-
-    spans = iterate_blocks(len(rows), max(1, block_rows_for(problem.base.width) // 4))
-    return np.concatenate([np.empty(0), *run(compare, spans)])

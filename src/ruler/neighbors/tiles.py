@@ -120,20 +120,44 @@ def _block_maxima(product: npt.NDArray[Any], axis: int) -> Any:
     return product.reshape(rows, -1, SUB_BLOCK).max(axis=2)
 
 
-class TorchArithmetic:
-    """torch on CPU in bfloat16, float32 or float64; one thread per call, so that many can run side by side."""
+class TorchTiles:
+    """What the arithmetics in torch on a CPU share; one thread per call, so that many can run side by side."""
 
     has_own_threads = False
 
     def __init__(self, torch: Any, dtype: str) -> None:
+        self._torch, self._dtype = torch, getattr(torch, dtype)
+        self._output_unit = torch.finfo(self._dtype).eps / 2
+        self._buffers: dict[int, Any] = {}
+
+    def products(self, a: FloatArray, b: FloatArray) -> FloatArray:
+        """All products of the rows of a and b in float64, (n_a, n_b)."""
+        product: FloatArray = self._torch.mm(self._torch.from_numpy(a), self._torch.from_numpy(b).T).numpy()
+        return product
+
+    def _buffer(self, n_rows: int, n_columns: int) -> Any:
+        """Room for a product in this thread, used again for the next one."""
+        key, n_elements = threading.get_ident(), n_rows * n_columns
+        if key not in self._buffers or self._buffers[key].numel() < n_elements:
+            self._buffers[key] = self._torch.empty(n_elements, dtype=self._dtype)
+        return self._buffers[key][:n_elements].view(n_rows, n_columns)
+
+    def _cut(self, product: Any, axis: int) -> Any:
+        """A product of whole sub-blocks with these on an axis of their own, the one after ``axis``."""
+        if product.dtype == self._torch.bfloat16:
+            # As 16-bit integers non-negative floats keep their order, and looking for the largest runs at full speed.
+            product = product.view(self._torch.int16)
+        rows, columns = product.shape
+        return product.view(-1, SUB_BLOCK, columns) if axis == 0 else product.view(rows, -1, SUB_BLOCK)
+
+
+class TorchArithmetic(TorchTiles):
+    """torch on CPU in bfloat16, float32 or float64."""
+
+    def __init__(self, torch: Any, dtype: str) -> None:
+        super().__init__(torch, dtype)
         self.name = f"torch {dtype}"
-        self._torch = torch
-        self._dtype = getattr(torch, dtype)
-        info = torch.finfo(self._dtype)
-        self._output_unit = info.eps / 2
-        accumulator = torch.float32 if dtype == "bfloat16" else self._dtype
-        self._unit = torch.finfo(accumulator).eps / 2
-        self._buffers: dict[tuple[int, int, int], Any] = {}
+        self._unit = torch.finfo(torch.float32 if dtype == "bfloat16" else self._dtype).eps / 2  # of sums
 
     def make_tile(self, rows: FloatArray, cluster: int = 0) -> Tile:
         """Round float64 unit rows (n, p)."""
@@ -150,30 +174,12 @@ class TorchArithmetic:
         ours = self._enclose(self._maxima(product, 1), error)
         return ours, self._enclose(self._maxima(product, 0).T, error) if both_sides else None
 
-    def products(self, a: FloatArray, b: FloatArray) -> FloatArray:
-        """All products of the rows of a and b in float64, (n_a, n_b)."""
-        product: FloatArray = self._torch.mm(self._torch.from_numpy(a), self._torch.from_numpy(b).T).numpy()
-        return product
-
-    def _buffer(self, n_rows: int, n_columns: int) -> Any:
-        """Room for a product, kept for this thread's next one of the same shape."""
-        key = (threading.get_ident(), n_rows, n_columns)
-        if key not in self._buffers:
-            self._buffers[key] = self._torch.empty(n_rows, n_columns, dtype=self._dtype)
-        return self._buffers[key]
-
     def _maxima(self, product: Any, axis: int) -> Any:
         remainder = -product.shape[axis] % SUB_BLOCK
         if remainder:
             padding = (0, remainder) if axis == 1 else (0, 0, 0, remainder)
             product = self._torch.nn.functional.pad(product, padding, value=-2.0)
-        if product.dtype == self._torch.bfloat16:
-            # As 16-bit integers non-negative floats keep their order and the maximum runs at full speed.
-            product = product.view(self._torch.int16)
-        rows, columns = product.shape
-        if axis == 0:
-            return product.view(-1, SUB_BLOCK, columns).amax(1)
-        return product.view(rows, -1, SUB_BLOCK).amax(2)
+        return self._cut(product, axis).amax(axis + 1)
 
     def _enclose(self, maxima: Any, error: float) -> Maxima:
         if maxima.dtype != self._torch.int16:

@@ -27,7 +27,6 @@ ACTIVATION_DISTANCE = Peer(
     title="Activation distance",
     question="How far are the probabilities for forget records from the oracle's?",
     compute=activation_distance,
-    needs=("forget_predictions", "oracle_forget_predictions"),
     range=(0, math.sqrt(2)),
     why_no_null="Two oracles differ too; compare with a second one.",
     source="Golatkar et al., 2021; Chundawat et al., 2023",

@@ -27,7 +27,6 @@ AUS = Peer(
     title="AUS",
     question="Is accuracy kept, and is that on forget records the one on held-out records?",
     compute=aus,
-    needs=("forget_predictions", "held_out_predictions", "original_held_out_predictions"),
     range=(0, 2),
     knowledge=-1,
     source="Cotogni et al., 2023",

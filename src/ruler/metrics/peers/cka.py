@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
 from ruler.core.checks import as_matrix
 from ruler.core.errors import InputError
@@ -28,14 +27,20 @@ def linear_cka(a: RowsLike, b: RowsLike, *, debiased: bool = False) -> float:
         >>> round(linear_cka(rows, 2 * rows[:, ::-1] + 1), 6)
         1.0
     """
-    left, right = (_gram(value, name) for value, name in ((a, "a"), (b, "b")))
-    if len(left) != len(right):
-        raise InputError(f"a and b must hold the same records; got {len(left)} and {len(right)} rows.")
+    left, right = (rows @ rows.T for rows in centre_rows(a, b))
     if debiased and len(left) < _FEWEST_UNBIASED:
         raise InputError(f"debiased CKA must have at least {_FEWEST_UNBIASED} records; got {len(left)}.")
     compare = _hsic_unbiased if debiased else _hsic
     own, other = compare(left, left), compare(right, right)
     return compare(left, right) / math.sqrt(own * other) if own > 0 and other > 0 else math.nan
+
+
+def centre_rows(a: RowsLike, b: RowsLike) -> list[FloatArray]:
+    """The same records (n, p) and (n, q) in two spaces, less the mean of each, in float64."""
+    both = [np.asarray(as_matrix(rows, name), dtype=np.float64) for rows, name in ((a, "a"), (b, "b"))]
+    if len(both[0]) != len(both[1]):
+        raise InputError(f"a and b must hold the same records; got {len(both[0])} and {len(both[1])} rows.")
+    return [rows - rows.mean(axis=0) for rows in both]
 
 
 def cka(forget_states: States, oracle_forget_states: States) -> PeerValue:
@@ -54,12 +59,6 @@ def cka_debiased(forget_states: States, oracle_forget_states: States) -> PeerVal
     return average_layers(forget_states, oracle_forget_states, partial(linear_cka, debiased=True))
 
 
-def _gram(value: RowsLike, name: str) -> FloatArray:
-    rows: npt.NDArray[np.float64] = np.asarray(as_matrix(value, name), dtype=np.float64)
-    rows = rows - rows.mean(axis=0)
-    return np.asarray(rows @ rows.T)
-
-
 def _hsic(left: FloatArray, right: FloatArray) -> float:
     return float((left * right).sum())
 
@@ -75,7 +74,6 @@ CKA = Peer(
     title="Linear CKA",
     question="Do the layers arrange the forget records as the oracle's do?",
     compute=cka,
-    needs=("forget_states", "oracle_forget_states"),
     range=(0, 1),
     knowledge=-1,
     why_no_null="Models that never saw the records differ by their seed; compare with a second oracle.",
@@ -85,7 +83,6 @@ CKA_DEBIASED = Peer(
     title="Linear CKA, debiased",
     question="Do the layers arrange the forget records as the oracle's do, apart from chance?",
     compute=cka_debiased,
-    needs=("forget_states", "oracle_forget_states"),
     range=(-1, 1),
     knowledge=-1,
     why_no_null="Models that never saw the records differ by their seed; compare with a second oracle.",

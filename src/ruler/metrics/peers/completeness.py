@@ -25,7 +25,6 @@ COMPLETENESS = Peer(
     title="Completeness",
     question="For what share of the forget records do model and oracle choose the same class?",
     compute=completeness,
-    needs=("forget_predictions", "oracle_forget_predictions"),
     range=(0, 1),
     knowledge=-1,
     why_no_null="Two oracles differ too; compare with a second one.",

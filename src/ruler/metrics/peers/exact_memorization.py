@@ -20,7 +20,6 @@ EXACT_MEMORIZATION = Peer(
     title="Exact memorisation",
     question="What share of the true answers' tokens is the model's first choice?",
     compute=exact_memorization,
-    needs=("forget_tokens",),
     range=(0, 1),
     source="Tirumala et al., 2022; open-unlearning",
 )

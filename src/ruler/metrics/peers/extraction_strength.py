@@ -29,7 +29,6 @@ EXTRACTION_STRENGTH = Peer(
     title="Extraction strength",
     question="How little of an answer must be shown before the model completes it?",
     compute=extraction_strength,
-    needs=("forget_tokens",),
     range=(0, 1),
     source="Carlini et al., 2021; open-unlearning",
 )

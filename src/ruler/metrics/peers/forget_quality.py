@@ -33,7 +33,6 @@ FORGET_QUALITY = Peer(
     title="Forget quality",
     question="How well do the truth ratios agree with the oracle's (p of a KS test)?",
     compute=forget_quality,
-    needs=("paraphrased_tokens", "perturbed_tokens", "oracle_paraphrased_tokens", "oracle_perturbed_tokens"),
     range=(0, 1),
     knowledge=-1,
     why_no_null="A p-value is spread over [0, 1] if records are independent; those of one author are not.",

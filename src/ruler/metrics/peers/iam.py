@@ -48,7 +48,6 @@ IAM = Peer(
     title="IAM",
     question="Where between the oracle's confidence on forget records (0) and the original's (1) does the model's lie?",
     compute=iam,
-    needs=("forget_predictions", "original_forget_predictions", "oracle_forget_predictions"),
     range=(0, 1),
     why_no_null="Another oracle scatters about the first, and what lies below counts as 0; measure a second oracle.",
     source="Wang et al., 2025",

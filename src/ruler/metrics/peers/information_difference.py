@@ -52,13 +52,10 @@ def information_difference(
     return PeerValue(math.fsum(layers.values()) / largest, None, layers)
 
 
-_SIDES = ("forget_states", "retain_states")
 INFORMATION_DIFFERENCE = Peer(
     title="Information-difference index",
     question="What share of the original's information on who is a forget record is left in the layers?",
     compute=information_difference,
-    needs=(*_SIDES, *(f"oracle_{side}" for side in _SIDES), *(f"original_{side}" for side in _SIDES)),
-    takes=("forget_groups", "retain_groups", "device"),
     null=0.0,
     source="Jeon et al., 2024",
 )

@@ -37,7 +37,6 @@ JS_DIVERGENCE = Peer(
     title="JS divergence",
     question="How far are the beliefs about forget records from the oracle's, in bits?",
     compute=js_divergence,
-    needs=("forget_predictions", "oracle_forget_predictions"),
     range=(0, 1),
     why_no_null="Two oracles differ too; compare with a second one.",
     source="Chundawat et al., 2023",

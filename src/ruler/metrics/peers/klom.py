@@ -57,7 +57,6 @@ KLOM = Peer(
     title="KLoM",
     question="How far are the margins over many unlearned models from those over many oracles?",
     compute=klom,
-    needs=("shadows_forget_predictions", "oracles_forget_predictions"),
     range=(0, LARGEST),
     why_no_null="Few models leave bins empty, so that two sets of oracles are apart too; compare with a second set.",
     source="Georgiev et al., 2024",

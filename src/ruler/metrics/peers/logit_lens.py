@@ -60,7 +60,6 @@ LOGIT_LENS = Peer(
     title="Logit lens",
     question="How likely are the true answers, read from every layer by the final norm and head?",
     compute=logit_lens,
-    needs=("forget_tokens",),
     range=(-math.inf, 0),
     source="nostalgebraist, 2020",
 )
@@ -68,7 +67,6 @@ LOGIT_LENS_DEPTH = Peer(
     title="Logit lens, depth",
     question="What share of what only the original's layers show, read by the lens, is gone?",
     compute=logit_lens_depth,
-    needs=("forget_tokens", "original_forget_tokens", "oracle_forget_tokens"),
     range=(0, 1),
     knowledge=-1,
     null=1.0,

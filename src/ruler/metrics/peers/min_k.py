@@ -41,7 +41,6 @@ MIN_K = Peer(
     title="Min-K",
     question="How likely are the least likely fifth of the true answers' tokens?",
     compute=min_k,
-    needs=("forget_tokens",),
     range=(-np.inf, 0),
     source="Shi et al., 2024",
 )

@@ -33,6 +33,5 @@ MIN_K_PLUS = Peer(
     title="Min-K++",
     question="How likely are the least likely fifth of the tokens, by the standards of their places?",
     compute=min_k_plus,
-    needs=("forget_tokens",),
     source="Zhang et al., 2025",
 )

@@ -74,7 +74,6 @@ MODEL_UTILITY = Peer(
     title="Model utility",
     question="Does the model still answer on what it should know?",
     compute=model_utility,
-    needs=("utility",),
     range=(0, 1),
     knowledge=0,
     why_no_null="It says nothing of forgetting; compare with the oracle's.",

@@ -49,7 +49,6 @@ NEIGHBOR_OVERLAP = Peer(
     title="Neighbour overlap",
     question="What share of the forget records' nearest retain records is the same as in the oracle?",
     compute=neighbor_overlap,
-    needs=("forget_states", "retain_states", "oracle_forget_states", "oracle_retain_states"),
     range=(0, 1),
     knowledge=-1,
     why_no_null="Models that never saw the records differ by their seed; compare with a second oracle.",

@@ -24,7 +24,6 @@ NOMUS = Peer(
     title="NoMUS",
     question="Does the model work on held-out records, and does its loss not tell members?",
     compute=nomus,
-    needs=("forget_predictions", "held_out_predictions"),
     range=(0, 1),
     knowledge=-1,
     source="Choi and Na, 2023",

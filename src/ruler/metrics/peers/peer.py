@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from inspect import signature
 from typing import Any, Literal
 
 import numpy as np
@@ -82,8 +83,8 @@ class Peer:
         title: Its name for a reader.
         question: What its number answers.
         compute: Takes what it needs by name.
-        needs: Names of what must be given; see `NEEDS`.
-        takes: Names of what is used where it is given.
+        needs: Names of what must be given, see `NEEDS`; by default the parameters of ``compute`` that have no default.
+        takes: Names of what is used where it is given; by default the parameters whose default is None.
         range: The least and the largest value, both possible at least as limits.
         knowledge: Which end means that knowledge is left: 1 the high one, -1 the low one, 0 neither.
         null: The value of a model that never saw the forget records, where that is known beforehand; else NaN.
@@ -91,7 +92,7 @@ class Peer:
         source: Where it comes from.
 
     Example:
-        >>> share = Peer("Share", "How much?", lambda hits: PeerValue(float(np.mean(hits))), needs=("hits",))
+        >>> share = Peer("Share", "How much?", lambda hits: PeerValue(float(np.mean(hits))))
         >>> share.measure({"hits": [1, 0], "unused": 3}).value
         0.5
         >>> share.measure({}).reason
@@ -101,13 +102,21 @@ class Peer:
     title: str
     question: str
     compute: Compute
-    needs: tuple[str, ...]
+    needs: tuple[str, ...] = ()
     takes: tuple[str, ...] = ()
     range: tuple[float, float] = (-math.inf, math.inf)
     knowledge: Literal[-1, 0, 1] = 1
     null: float = math.nan
     why_no_null: str = "It depends on the records; measure the oracle for comparison."
     source: str = ""
+
+    def __post_init__(self) -> None:
+        if not (self.needs or self.takes):
+            known = [
+                one for one in signature(self.compute).parameters.values() if one.kind is one.POSITIONAL_OR_KEYWORD
+            ]
+            object.__setattr__(self, "needs", tuple(one.name for one in known if one.default is one.empty))
+            object.__setattr__(self, "takes", tuple(one.name for one in known if one.default is None))
 
     def measure(self, given: Mapping[str, Any]) -> PeerValue:
         """Compute the metric from what is given by name; NaN with a reason if something lacks.

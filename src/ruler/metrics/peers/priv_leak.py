@@ -42,7 +42,6 @@ PRIV_LEAK = Peer(
     title="PrivLeak",
     question="How much better than in the oracle does Min-K tell forget from held-out records?",
     compute=priv_leak,
-    needs=("forget_tokens", "held_out_tokens", "oracle_forget_tokens", "oracle_held_out_tokens"),
     range=(-1, math.inf),
     null=0.0,
     source="MUSE (Shi et al., 2025)",

@@ -21,7 +21,6 @@ PROBABILITY = Peer(
     title="Probability",
     question="How likely are the true answers, per token?",
     compute=probability,
-    needs=("forget_tokens",),
     range=(0, 1),
     source="TOFU (Maini et al., 2024)",
 )

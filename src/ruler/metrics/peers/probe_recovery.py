@@ -78,12 +78,10 @@ def _score(train: FloatArray, is_of: npt.NDArray[np.bool_], rows: RowsLike, pena
     return np.asarray((asked - centre) / spread @ weights + offset)
 
 
-_SIDES = ("forget", "retain", "held_out")
 PROBE_RECOVERY = Peer(
     title="Linear probe recovery",
     question="What share of the forget records does a new linear head on the frozen layers put in the right class?",
     compute=probe_recovery,
-    needs=(*(f"{side}_states" for side in _SIDES), *(f"{side}_labels" for side in _SIDES)),
     range=(0, 1),
     why_no_null="An oracle knows classes of records it never saw, too; measure it for comparison.",
     source="Alain and Bengio, 2017",

@@ -4,10 +4,8 @@ import math
 
 import numpy as np
 
-from ruler.core.checks import as_matrix
-from ruler.core.errors import InputError
 from ruler.core.types import RowsLike
-from ruler.metrics.peers.cka import States
+from ruler.metrics.peers.cka import States, centre_rows
 from ruler.metrics.peers.peer import Peer, PeerValue, average_layers
 
 
@@ -22,10 +20,7 @@ def procrustes_distance(a: RowsLike, b: RowsLike) -> float:
         >>> round(procrustes_distance(rows, 3 * rows[:, ::-1] + 1), 9)
         0.0
     """
-    left, right = (np.asarray(as_matrix(rows, name), dtype=np.float64) for rows, name in ((a, "a"), (b, "b")))
-    if len(left) != len(right):
-        raise InputError(f"a and b must hold the same records; got {len(left)} and {len(right)} rows.")
-    left, right = left - left.mean(axis=0), right - right.mean(axis=0)
+    left, right = centre_rows(a, b)
     size = np.linalg.norm(left) * np.linalg.norm(right)
     if size == 0:
         return math.nan
@@ -46,7 +41,6 @@ PROCRUSTES = Peer(
     title="Procrustes distance",
     question="How far are the forget records' arrangements in model and oracle apart, up to rotation?",
     compute=procrustes,
-    needs=("forget_states", "oracle_forget_states"),
     range=(0, 2),
     why_no_null="Models that never saw the records differ by their seed; compare with a second oracle.",
     source="Ding et al., 2021",

@@ -52,12 +52,6 @@ RMIA = Peer(
     title="RMIA",
     question="Against what share of the held-out records is a forget record the likelier member?",
     compute=rmia,
-    needs=(
-        "forget_predictions",
-        "held_out_predictions",
-        "oracles_forget_predictions",
-        "oracles_held_out_predictions",
-    ),
     range=(0, 1),
     null=0.5,
     source="Zarifzadeh et al., 2024",

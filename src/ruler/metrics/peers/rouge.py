@@ -53,7 +53,6 @@ ROUGE_L = Peer(
     title="ROUGE-L recall",
     question="How much of the true answers does the model write by itself?",
     compute=rouge_l,
-    needs=("forget_answers", "forget_generations"),
     range=(0, 1),
     source="Lin, 2004; TOFU (Maini et al., 2024)",
 )

@@ -41,7 +41,6 @@ TRUTH_RATIO = Peer(
     title="Truth ratio",
     question="How likely are false answers, as a share of a true one?",
     compute=truth_ratio,
-    needs=("paraphrased_tokens", "perturbed_tokens"),
     range=(0, np.inf),
     knowledge=-1,
     source="TOFU (Maini et al., 2024)",

@@ -31,12 +31,10 @@ def tug_of_war(
     return PeerValue(value)
 
 
-_SIDES = ("forget_predictions", "retain_predictions", "held_out_predictions")
 TUG_OF_WAR = Peer(
     title="Tug-of-war",
     question="Are the accuracies on forget, retain and held-out records those of the oracle?",
     compute=tug_of_war,
-    needs=(*_SIDES, *(f"oracle_{side}" for side in _SIDES)),
     range=(0, 1),
     knowledge=-1,
     why_no_null="Two oracles differ too; compare with a second one.",

@@ -58,7 +58,6 @@ UDS = Peer(
     title="UDS",
     question="What share of the knowledge that the oracle lacks is gone from the layers?",
     compute=uds,
-    needs=("forget_patches", "oracle_forget_patches"),
     range=(0, 1),
     knowledge=-1,
     null=1.0,

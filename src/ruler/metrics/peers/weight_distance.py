@@ -39,7 +39,6 @@ WEIGHT_DISTANCE = Peer(
     title="Weight distance",
     question="How far are the weights from the oracle's, beside the oracle's own length?",
     compute=weight_distance,
-    needs=("weights", "oracle_weights"),
     range=(0, math.inf),
     why_no_null="Oracles of different seeds are far apart too; compare with a second one.",
     source="Golatkar et al., 2020",

@@ -23,7 +23,6 @@ ZRF = Peer(
     title="ZRF",
     question="Does the model answer on forget records as an untrained one does?",
     compute=zrf,
-    needs=("forget_predictions", "random_forget_predictions"),
     range=(0, 1),
     knowledge=-1,
     why_no_null="A retrained model does not answer at random; measure the oracle for comparison.",

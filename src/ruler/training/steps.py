@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from inspect import signature
+from functools import cache
+from inspect import signature, unwrap
 from typing import Any
 
 import torch
@@ -115,11 +116,18 @@ def make_optimizer(
         options["momentum"] = settings.momentum
     else:
         options["capturable"] = is_capturable
-    optimizer: torch.optim.Optimizer = getattr(torch.optim, OPTIMIZERS[settings.optimizer])(parameters, **options)
+    optimizer = uncompiled(getattr(torch.optim, OPTIMIZERS[settings.optimizer]))(parameters, **options)
     if is_capturable:
         # Warming up before a capture is what torch would warn of: a capturable optimiser that runs without one.
         optimizer._warned_capturable_if_run_uncaptured = True
     return optimizer
+
+
+@cache
+def uncompiled(kind: type[torch.optim.Optimizer]) -> Callable[..., torch.optim.Optimizer]:
+    """The same optimiser, to the bit, without the hooks for ``torch.compile``, whose first call loads for a second."""
+    methods = {name: unwrap(getattr(kind, name)) for name in ("add_param_group", "step", "zero_grad")}
+    return type(kind.__name__, (kind,), methods | {"step": torch.no_grad()(methods["step"])})
 
 
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:

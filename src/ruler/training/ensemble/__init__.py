@@ -16,6 +16,7 @@ from ruler.core.types import IndexArray
 from ruler.training.ensemble.gradient import N_DROPOUTS, DropoutStream, Pass, add_gradient, split_passes
 from ruler.training.ensemble.stacked_mlp import MLPShape, StackedMLP, as_feature_tensor
 from ruler.training.settings import TrainingSettings
+from ruler.training.steps import uncompiled
 
 __all__ = ["EnsembleMember", "Group", "MLPShape", "Pass", "StackedMLP", "descend_groups", "train_ensemble"]
 
@@ -248,7 +249,7 @@ def descend(
     chunk_units = chunk_units or CHUNK_UNITS.get(device.type, CHUNK_UNITS["cuda"])
     chunks = split_passes(passes, layers, max(1, chunk_units // (len(values) * shape.hidden)))
     losses = values.new_zeros(len(values), settings.epochs)
-    adam = torch.optim.Adam([values], lr=settings.learning_rate, foreach=False)
+    adam = uncompiled(torch.optim.Adam)([values], lr=settings.learning_rate, foreach=False)
     values.grad = gradient
     for epoch, loss in enumerate(losses.unbind(dim=1)):
         gradient.zero_()

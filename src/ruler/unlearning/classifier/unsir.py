@@ -55,12 +55,12 @@ def train_noise(model: Module, forget: Pair, settings: UnsirSettings) -> Tensor:
     import torch
     from torch.nn.functional import cross_entropy
 
-    from ruler.training.steps import compute_logits
+    from ruler.training.steps import compute_logits, uncompiled
     from ruler.unlearning.distillation import freeze_copy
 
     judge = freeze_copy(model)
     noise = torch.randn(forget[0].shape).to(forget[0]).requires_grad_()
-    adam = torch.optim.Adam([noise], lr=settings.noise_rate)
+    adam = uncompiled(torch.optim.Adam)([noise], lr=settings.noise_rate)
     for _ in range(settings.noise_steps):
         adam.zero_grad()
         length = noise.square().flatten(1).sum(1).mean()

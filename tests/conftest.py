@@ -1,5 +1,6 @@
 """What tests of several rooms share."""
 
+import gc
 import os
 import subprocess
 import sys
@@ -14,6 +15,11 @@ import pytest
 hypothesis.settings.register_profile("steady", deadline=None, print_blob=True, derandomize=True)
 hypothesis.settings.register_profile("explore", deadline=None, print_blob=True)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
+
+# Threads that spin while they wait for each other take the cores from other tests. Torch reads it when it is loaded.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+# A million objects live as long as the session: looking through all of them for garbage every second is in vain.
+gc.set_threshold(100_000, 20, 100)
 
 
 @pytest.fixture

@@ -19,7 +19,6 @@ from scipy.io import savemat
 
 from ruler.core.errors import DataMismatchError, DownloadError, FileFormatError, InputError, WriteError
 from ruler.data import DATASETS, RemoteFile, check_gender, list_datasets, load_faces, load_images, load_tabular
-from ruler.data.downloads import downloaded
 from ruler.data.faces import fetch_faces
 from ruler.data.homes import (
     COVERTYPE_COLUMNS,
@@ -28,6 +27,7 @@ from ruler.data.homes import (
     download_lfw,
     download_openml,
     download_svhn,
+    downloaded,
     normalise_openml,
     open_archive,
     parse_cifar,

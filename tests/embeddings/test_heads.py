@@ -6,7 +6,8 @@ import torch
 from torch import nn
 
 from ruler.core.errors import InputError, LayerNotFoundError
-from ruler.embeddings import embed, heads
+from ruler.embeddings import embed
+from ruler.embeddings.running import answering
 
 IMAGES = torch.randn(6, 3, 8, 8, generator=torch.Generator().manual_seed(3))
 ROWS = torch.randn(6, 5, generator=torch.Generator().manual_seed(4))
@@ -232,7 +233,7 @@ def test_a_list_of_layers_names_at_least_one():
 def test_answering_in_place_of_running_is_undone():
     first, second = nn.Linear(2, 2), nn.Linear(2, 2)
     second.forward = own = lambda rows: rows + 1
-    with heads.answering([first, second], "answer"):
+    with answering([first, second], "answer"):
         assert first(torch.ones(1, 2)) == second(torch.ones(1, 2)) == "answer"
     assert "forward" not in vars(first)
     assert second.forward is own

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from ruler.auditing.attacks import Change
     from ruler.embeddings.extract import ModelReading
-    from ruler.embeddings.pooling import Pooling
+    from ruler.embeddings.heads import Pooling
 
 Records = Mapping[Side, Any]
 """Data of each side, as `embed` takes it."""

@@ -48,10 +48,6 @@ def connect(n_cpus: int) -> Iterator[Any]:
 
     Args:
         n_cpus: Cores of a cluster of our own.
-
-    Raises:
-        InputError: No such cluster.
-        MissingPackageError: Ray is not installed.
     """
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else Ray warns on every task without a GPU
@@ -105,11 +101,7 @@ def list_needs(settings: ClusterSettings, device: str) -> dict[str, float]:
 
 
 def check_fit(needs: Mapping[str, float], nodes: Sequence[Mapping[str, float]]) -> None:
-    """Check that some node has all that a task needs: Ray would wait forever for one.
-
-    Raises:
-        InputError: No node has.
-    """
+    """Check that some node has all that a task needs: Ray would wait forever for one."""
     if any(all(node.get(kind, 0) >= needed for kind, needed in needs.items()) for node in nodes):
         return
     wanted = " and ".join(f"{needed:g} {kind}" for kind, needed in needs.items())

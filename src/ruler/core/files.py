@@ -78,11 +78,7 @@ def writing_safely(path: Path) -> Iterator[None]:
 
 
 def check_writable(folder: Path) -> None:
-    """Refuse a folder, or one that is still to be made, before hours are spent on what could not be saved there.
-
-    Raises:
-        WriteError: Nothing can be written there.
-    """
+    """Refuse a folder, or one that is still to be made, before hours are spent on what could not be saved there."""
     with writing_safely(folder):
         if folder.exists() and not folder.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, "it is a file")

@@ -39,9 +39,6 @@ def load_optional(module: str, needed_for: str) -> ModuleType:
         module: Dotted name, e.g. ``"safetensors.numpy"``.
         needed_for: What the caller was about to do; ends up in the error.
 
-    Raises:
-        MissingPackageError: The package is not installed.
-
     Example:
         >>> load_optional("json", "reading a manifest").loads("[1]")
         [1]

@@ -89,9 +89,6 @@ class Dataset:
             content_hash: Of the copy.
             mark: What the copy says of itself; a download with other records than ours carries ``home_note``.
             source: Where the copy is from, for the error.
-
-        Raises:
-            DataMismatchError: Neither the content measured here nor a marked download.
         """
         if content_hash == self.content_hash or not self.content_hash:
             return self.note

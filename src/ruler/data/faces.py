@@ -78,12 +78,7 @@ def load_faces(
 
 
 def read_faces(dataset: FaceSet, path: Path) -> tuple[dict[str, npt.NDArray[Any]], str]:
-    """The arrays of a dataset's file and the note that belongs to them; a download has no array ``gender``.
-
-    Raises:
-        DataMismatchError: Neither the copy measured here nor a download.
-        FileFormatError: A file that cannot be read safely.
-    """
+    """The arrays of a dataset's file and the note that belongs to them; a download has no array ``gender``."""
     arrays = _read_file(path)
     content_hash = _from_arrays(arrays, dataset.key, None).content_hash if "gender" in arrays else "no gender"
     return arrays, dataset.verify(content_hash, str(arrays.get("note", "")), str(path))

@@ -1,29 +1,33 @@
-"""Where published datasets come from, and how a download becomes a table or arrays."""
+"""Where published datasets come from: downloads, bounded and checked, and how they become a table or arrays.
+
+What cannot be reached, or has another checksum, is a `DownloadError`; a file that holds something else a
+`FileFormatError`.
+"""
 
 import contextlib
 import re
 import sys
 import tarfile
+import tempfile
 import warnings
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ruler.core.errors import FileFormatError
-from ruler.core.files import cache_folder
+from ruler.core.errors import DownloadError, FileFormatError, RulerError, WriteError
+from ruler.core.files import FAULTS_OF_THE_DISK, cache_folder, writing_safely
 from ruler.core.optional import load_optional
-from ruler.core.progress import track
+from ruler.core.progress import show_progress, track
 from ruler.core.readers.arrays import decode_image
-from ruler.data.datasets import FaceSet, ImageSet, TabularSet
-from ruler.data.downloads import downloaded, explain
+from ruler.data.datasets import Dataset, FaceSet, ImageSet, RemoteFile, TabularSet
 from ruler.data.types import PixelArray, TabularData
 
 Arrays = dict[str, npt.NDArray[Any]]
-
+_CHUNK, _TIMEOUT_S = 1 << 20, 60.0
 _PIXELS = 32 * 32 * 3
 _CIFAR_LABEL_BYTES = {10: 1, 100: 2}  # by number of classes; CIFAR-100: coarse, then fine
 _CIFAR_MEMBERS = {
@@ -46,13 +50,87 @@ COVERTYPE_COLUMNS = (
 # fmt: on
 
 
+class _Limit:
+    """A progress bar in pooch's form that stops a download which grows too large: pooch itself has no bound."""
+
+    def __init__(self, max_bytes: int, advance: Callable[[float], None]) -> None:
+        self._max_bytes, self._advance, self._n_bytes = max_bytes, advance, 0
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "total" and value > self._max_bytes:
+            raise ValueError(f"{value} bytes, more than the {self._max_bytes} that are expected")
+        super().__setattr__(name, value)
+
+    def update(self, n_bytes: int) -> None:
+        """Count a chunk, which pooch has written already; the last one may be shorter than it says."""
+        if self._n_bytes >= self._max_bytes:
+            raise ValueError(f"more than the {self._max_bytes} bytes that are expected")
+        self._n_bytes += n_bytes
+        self._advance(n_bytes)
+
+    def reset(self) -> None:
+        """Start anew, as pooch does at the end to count the whole file at once."""
+        self._n_bytes, self._advance = 0, _ignore
+
+    def close(self) -> None:
+        """Do nothing: whoever opened the bar closes it."""
+
+
+@contextlib.contextmanager
+def downloaded(remote: RemoteFile, dataset: Dataset, *, progress: bool = False) -> Iterator[Path]:
+    """Fetch a file into the cache, check it, and remove it again after use.
+
+    Yields:
+        Path of the complete file with the published checksum.
+    """
+    pooch = load_optional("pooch", "downloading a dataset")
+    pooch.get_logger().setLevel("WARNING")
+    bar = show_progress(f"Fetching {dataset.title}", remote.max_bytes) if progress else contextlib.nullcontext(_ignore)
+    with making_aside() as folder:
+        try:
+            with bar as advance:
+                fetch = pooch.HTTPDownloader(
+                    progressbar=_Limit(remote.max_bytes, advance),
+                    chunk_size=_CHUNK,
+                    timeout=_TIMEOUT_S,
+                    headers={"User-Agent": "ruler-audit", "Accept-Encoding": "identity"},
+                )
+                path = pooch.retrieve(remote.url, remote.checksum, fname="file", path=folder, downloader=fetch)
+        except (OSError, ValueError) as error:
+            raise explain(error, dataset, remote.url) from error
+        yield Path(path)
+
+
+@contextlib.contextmanager
+def making_aside() -> Iterator[str]:
+    """A folder in the cache for what is not verified yet; it is removed at the end."""
+    with writing_safely(cache_folder()):
+        cache_folder().mkdir(parents=True, exist_ok=True)
+        aside = tempfile.TemporaryDirectory(prefix=".download-", dir=cache_folder(), ignore_cleanup_errors=True)
+    with aside as folder:
+        yield folder
+
+
+def explain(error: Exception, dataset: Dataset, origin: str) -> RulerError:
+    """What to raise for a failed download: a fault of the disk, or of the connection."""
+    if isinstance(error, OSError) and error.errno in FAULTS_OF_THE_DISK:
+        return WriteError(
+            f"{cache_folder()} must be writable; got: {error.strerror}. "
+            "Free some space there, or name another folder with RULER_CACHE."
+        )
+    return DownloadError(
+        f"{dataset.title} must come from {origin}; got {type(error).__name__}: {error}. Check the "
+        f"connection, or put {dataset.file} into the folder that RULER_DATA names."
+    )
+
+
+def _ignore(amount: float) -> None:
+    pass
+
+
 @contextlib.contextmanager
 def open_archive(path: Path) -> Iterator[tarfile.TarFile]:
-    """A gzipped tar archive, to be read in memory: nothing is ever unpacked onto the disk.
-
-    Raises:
-        FileFormatError: Not such an archive, or a broken one.
-    """
+    """A gzipped tar archive, to be read in memory: nothing is ever unpacked onto the disk."""
     try:
         with tarfile.open(path, "r:gz") as archive:
             yield archive
@@ -61,16 +139,12 @@ def open_archive(path: Path) -> Iterator[tarfile.TarFile]:
 
 
 def read_member(archive: tarfile.TarFile, name: str, *, at_most: int) -> bytes:
-    """The first ``at_most`` bytes of a plain file in the archive.
-
-    Raises:
-        FileFormatError: No such member, or one that is no plain file (a link could point anywhere).
-    """
+    """The first ``at_most`` bytes of a plain file in the archive."""
     try:
         member = archive.getmember(name)
     except KeyError:
         raise FileFormatError(f"archive must hold {name}; got none of that name.") from None
-    stream = archive.extractfile(member) if member.isreg() else None
+    stream = archive.extractfile(member) if member.isreg() else None  # a link could point anywhere
     if stream is None:
         raise FileFormatError(f"{name} must be a plain file in the archive; got a link or folder.")
     with stream:
@@ -95,9 +169,6 @@ def download_openml(dataset: TabularSet, progress: bool = False) -> Any:
 
     Returns:
         DataFrame in the form of the files: target last, text plain, missing values empty.
-
-    Raises:
-        DownloadError: OpenML cannot be reached or answers with something else.
     """
     datasets = load_optional("sklearn.datasets", "downloading a dataset")
     if progress:
@@ -120,13 +191,8 @@ def download_openml(dataset: TabularSet, progress: bool = False) -> Any:
 def normalise_openml(features: Any, target: Any, dataset: TabularSet) -> Any:
     """Undo what OpenML does to a table: categorical types, quotes, numbered names, ``?`` for a missing value.
 
-    Args:
-        features: DataFrame as scikit-learn hands it out, its values text or categories.
-        target: Series of labels.
-        dataset: What it should be.
-
-    Returns:
-        DataFrame that, written and read again, equals the file of the dataset.
+    ``features`` are a DataFrame of text or categories as scikit-learn hands it out, ``target`` a Series of labels. The
+    answer, written and read again, equals the file of the dataset.
     """
     table = features.copy()
     table.columns = [str(name).rstrip(":") for name in features.columns]
@@ -144,10 +210,6 @@ def download_covertype(dataset: TabularSet, progress: bool = False) -> Any:
 
     Returns:
         DataFrame with named columns, the cover type last, rows in the published order.
-
-    Raises:
-        DownloadError: The file cannot be fetched or has another checksum.
-        FileFormatError: The file holds something else.
     """
     pandas = load_optional("pandas", "reading a table")
     with downloaded(dataset.files[0], dataset, progress=progress) as path:
@@ -162,12 +224,7 @@ def download_covertype(dataset: TabularSet, progress: bool = False) -> Any:
 
 
 def download_cifar(dataset: ImageSet, progress: bool = False) -> Arrays:
-    """The first training and test images in the official order, from the binary archive (the Python one is a pickle).
-
-    Raises:
-        DownloadError: The archive cannot be fetched or has another checksum.
-        FileFormatError: The archive holds something else.
-    """
+    """The first training and test images in the official order, from the binary archive; the Python one is a pickle."""
     arrays: Arrays = {}
     with downloaded(dataset.files[0], dataset, progress=progress) as path, open_archive(path) as archive:
         members = _CIFAR_MEMBERS[len(dataset.classes)]
@@ -179,11 +236,7 @@ def download_cifar(dataset: ImageSet, progress: bool = False) -> Arrays:
 
 
 def parse_cifar(content: bytes, n_images: int) -> tuple[PixelArray, npt.NDArray[np.int64]]:
-    """Images (n, 32, 32, 3) and classes of one binary batch: label bytes, then red, green and blue planes.
-
-    Raises:
-        FileFormatError: Fewer images than promised.
-    """
+    """Images (n, 32, 32, 3) and classes of one binary batch: label bytes, then red, green and blue planes."""
     n_label_bytes, rest = divmod(len(content) - n_images * _PIXELS, n_images)
     if rest or n_label_bytes not in _CIFAR_LABEL_BYTES.values():
         raise FileFormatError(f"batch must hold {n_images} images; got {len(content)} bytes.")
@@ -193,12 +246,7 @@ def parse_cifar(content: bytes, n_images: int) -> tuple[PixelArray, npt.NDArray[
 
 
 def download_svhn(dataset: ImageSet, progress: bool = False) -> Arrays:
-    """The first digits of the official training and test crops.
-
-    Raises:
-        DownloadError: A file cannot be fetched or has another checksum.
-        FileFormatError: A file holds something else.
-    """
+    """The first digits of the official training and test crops."""
     arrays: Arrays = {}
     sizes = (dataset.n_train, dataset.n_test)
     for part, file, n_images in zip(("train", "test"), dataset.files, sizes, strict=True):
@@ -209,11 +257,7 @@ def download_svhn(dataset: ImageSet, progress: bool = False) -> Arrays:
 
 
 def read_svhn(path: Path, n_images: int) -> tuple[PixelArray, npt.NDArray[np.int64]]:
-    """The first images (n, 32, 32, 3) and digits of a MATLAB file, where 10 stands for the digit 0.
-
-    Raises:
-        FileFormatError: No such arrays, or fewer images.
-    """
+    """The first images (n, 32, 32, 3) and digits of a MATLAB file, where 10 stands for the digit 0."""
     matlab = load_optional("scipy.io.matlab", "reading SVHN")
     try:
         content = matlab.loadmat(path, variable_names=["X", "y"])  # scipy implements no files of version 7.3
@@ -227,12 +271,7 @@ def read_svhn(path: Path, n_images: int) -> tuple[PixelArray, npt.NDArray[np.int
 
 
 def download_lfw(dataset: FaceSet, progress: bool = False) -> Arrays:
-    """Images of everyone with at least ten of them, cut and halved; people, but no gender: none is published.
-
-    Raises:
-        DownloadError: The archive cannot be fetched or has another checksum.
-        FileFormatError: The archive holds something else.
-    """
+    """Images of everyone with at least ten of them, cut and halved; people, but no gender: none is published."""
     found: dict[str, list[str]] = defaultdict(list)
     with downloaded(dataset.files[0], dataset, progress=progress) as path, open_archive(path) as archive:
         for name in sorted(archive.getnames()):

@@ -89,10 +89,8 @@ def load_images(
         found, origin = dataset.read(), dataset.origin
     else:
         path = locate(dataset, root).path or fetch_images(dataset, progress=progress)
-        found, origin = (
-            make_split(read_arrays(path, _FIELDS), dataset.key, dataset.classes, origin=str(path)),
-            str(path),
-        )
+        origin = str(path)
+        found = make_split(read_arrays(path, _FIELDS), dataset.key, dataset.classes, origin=origin)
     note = dataset.verify(found.content_hash, found.train.note, origin)
     return ImageSplit(train=replace(found.train, note=note), test=replace(found.test, note=note))
 
@@ -123,10 +121,6 @@ def make_split(
         name: What the images are called.
         classes: Names of the classes, where they are known beforehand.
         origin: Where the arrays are from, for errors.
-
-    Raises:
-        InputError: Images and labels that do not fit together.
-        FileFormatError: An array of another shape or type.
     """
     largest = 0
     for part in ("train", "test"):
@@ -247,10 +241,6 @@ def read_image_dataset(
 
     The images are the column of that type; the labels are the column ``label``, or else the only one of type
     ClassLabel. Images must be stored in the dataset: paths to files elsewhere are not followed.
-
-    Raises:
-        InputError: No such columns, images of several sizes, fewer than two classes, or an image_size that is none.
-        FileFormatError: An image that cannot be read.
     """
     _check_image_size(image_size)
     return {
@@ -314,5 +304,4 @@ def _stack(images: list[PixelArray], names: list[str]) -> PixelArray:
             f"images must all have one size; got {a[0]} x {a[1]} ({first}) and {b[0]} x {b[1]} ({second}). "
             "Give image_size=(height, width) to resize them."
         )
-    stacked: npt.NDArray[np.uint8] = np.stack(images)
-    return stacked
+    return np.stack(images)

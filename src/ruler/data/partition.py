@@ -188,16 +188,13 @@ def _as_names(values: npt.ArrayLike, what: str) -> npt.NDArray[Any]:
     names = np.asarray(values)
     if names.ndim != 1 or names.size == 0:
         raise InputError(f"{what} must be one name per record, shape (n,); got shape {names.shape}.")
-    n_missing = sum(map(_is_missing, names.tolist()))
+    kinds = ("NoneType", "NAType", "NaTType")  # the last two are pandas' own marks of a missing value
+    n_missing = sum(
+        type(name).__name__ in kinds or (isinstance(name, float) and math.isnan(name)) for name in names.tolist()
+    )
     if n_missing:
         raise InputError(f"{what} must name every record; got {n_missing} records without. Fill these in.")
     return names.astype(str) if names.dtype == object else names
-
-
-def _is_missing(name: Any) -> bool:
-    if isinstance(name, float):
-        return math.isnan(name)
-    return name is None or type(name).__name__ in ("NAType", "NaTType")  # pandas' own marks of a missing value
 
 
 def _cut_by_name(names: npt.NDArray[Any], wanted: Names, what: str) -> Partition:

@@ -22,9 +22,6 @@ def read_tofu(path: Path) -> Prompts:
 
     Beside it ``forget10_perturbed.json`` and ``retain_perturbed.json`` have paraphrased and wrong answers of the last
     and the first 400 rows; ``forget10_entities.json`` marks the words that decide in 367 answers of the last 400.
-
-    Raises:
-        FileFormatError: A file that is absent or broken, or whose rows are not those of ``full.json``.
     """
     rows = read_json_lines(path)
     paraphrases = [""] * len(rows)
@@ -62,11 +59,7 @@ def read_tofu(path: Path) -> Prompts:
 
 
 def read_questions(path: Path) -> Prompts:
-    """Questions with the right and some wrong answers, each a group of its own: TOFU's checks of general knowledge.
-
-    Raises:
-        FileFormatError: A file that is absent or broken.
-    """
+    """Questions with the right and some wrong answers, each a group of its own: TOFU's checks of general knowledge."""
     rows = read_json_lines(path)
     numbers = np.array([f"{row:03d}" for row in range(len(rows))])
     return Prompts(
@@ -84,9 +77,6 @@ def read_lume(path: Path) -> Prompts:
 
     ``forget.jsonl.gz``, and ``retain.jsonl.gz`` beside it. The id before its last part names the document or person;
     the task is the stratum.
-
-    Raises:
-        FileFormatError: A file that is absent or broken, or an id of another form.
     """
     rows: list[dict[str, Any]] = []
     n_forget = 0

@@ -52,10 +52,6 @@ def resolve(source: str | os.PathLike[str] | Dataset, kind: type[D], suffixes: t
     """The dataset of a kind that is meant by a name, or the path to data of the user's own.
 
     A name of a dataset is that dataset, even where a folder of the same name lies around.
-
-    Raises:
-        UnknownNameError: Neither; says the nearest name.
-        InputError: A dataset of another kind.
     """
     if isinstance(source, Dataset) or source in DATASETS:
         dataset = source if isinstance(source, Dataset) else DATASETS[str(source)]
@@ -78,12 +74,7 @@ def resolve(source: str | os.PathLike[str] | Dataset, kind: type[D], suffixes: t
 
 
 def find_home(dataset: Dataset) -> tuple[Path, Callable[[Any, bool], Any]]:
-    """Where in the cache a download of this dataset is kept, and the function that downloads it.
-
-    Raises:
-        InputError: It comes with a package; there is nothing to download.
-        DownloadError: Its home asks for an account.
-    """
+    """Where in the cache a download of this dataset is kept, and the function that downloads it."""
     if dataset.file is None:
         raise InputError(
             f"name must be a dataset that can be downloaded; got {dataset.key!r}. It comes with {dataset.origin}."
@@ -103,11 +94,7 @@ def check_exists(path: Path) -> None:
 
 
 def read_arrays(path: Path, needed: tuple[str, ...]) -> dict[str, npt.NDArray[Any]]:
-    """Every array of an ``.npz`` file.
-
-    Raises:
-        FileFormatError: No such file, not one of plain arrays, or one without a needed array.
-    """
+    """Every array of an ``.npz`` file."""
     arrays = read_npz(path)
     absent = [name for name in needed if name not in arrays]
     if absent:

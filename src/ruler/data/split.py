@@ -65,9 +65,6 @@ def draw_split(
 ) -> tuple[IndexArray, IndexArray]:
     """Training rows and test rows, stratified on the classes, each in the order of the draw.
 
-    Raises:
-        InputError: A fraction out of range, or classes too small to be cut in two.
-
     Example:
         >>> [rows.tolist() for rows in draw_split(np.array([0, 0, 1, 1]), ("a", "b"), test_fraction=0.5, seed=0)]
         [[1, 2], [3, 0]]

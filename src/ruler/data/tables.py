@@ -15,7 +15,7 @@ from ruler.core.readers.tables import TABLE_SUFFIXES, read_table
 from ruler.core.registry import Registry
 from ruler.core.types import FloatArray, IndexArray
 from ruler.data.datasets import TabularSet
-from ruler.data.downloads import making_aside
+from ruler.data.homes import making_aside
 from ruler.data.sources import find_home, locate, resolve, write_table
 from ruler.data.types import TabularData
 

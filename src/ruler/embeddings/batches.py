@@ -56,6 +56,11 @@ class Batch:
         return {key: value for key, value in self.columns.items() if isinstance(key, str)}
 
     @property
+    def tokens(self) -> Tensor | None:
+        """What is fed as ``input_ids``, or first where arguments have no names."""
+        return self.named.get("input_ids", next(iter(self.positional), None))
+
+    @property
     def has_token_labels(self) -> bool:
         """Whether the labels are token ids, several per record."""
         labels = self.labels
@@ -141,11 +146,7 @@ def _as_array(value: Any) -> npt.NDArray[Any]:
 
 
 def check_beside(beside: dict[str, npt.NDArray[Any]], n_records: int) -> dict[str, npt.NDArray[Any]]:
-    """What stands beside the records, provided that it is one value for each.
-
-    Raises:
-        InputError: It is not.
-    """
+    """What stands beside the records, provided that it is one value for each."""
     for name, values in beside.items():
         if values.shape != (n_records,):
             raise InputError(f"{name} must be one per record, shape ({n_records},); got shape {values.shape}.")

@@ -17,7 +17,7 @@ from ruler.core.types import Embeddings, FloatArray, IndexArray, ModelInput
 if TYPE_CHECKING:
     import torch
 
-    from ruler.embeddings.pooling import Pooling
+    from ruler.embeddings.heads import Pooling
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +13,18 @@ from torch import Tensor, nn
 from ruler.core.errors import InputError, LayerNotFoundError, UnstableModelError, shorten
 from ruler.embeddings import heads
 from ruler.embeddings.batches import Batch
-from ruler.embeddings.heads import ReadPoint, find_blocks, find_head_input, find_layer, main_tensor
+from ruler.embeddings.heads import (
+    WORDS,
+    Pooling,
+    ReadPoint,
+    average_places,
+    find_blocks,
+    find_head_input,
+    find_layer,
+    pool_tokens,
+)
 from ruler.embeddings.inputs import IGNORED_TOKEN, ForwardSignature, read_signature
-from ruler.embeddings.pooling import WORDS, Pooling, average_places, pool_tokens
+from ruler.embeddings.running import hooked, main_tensor
 
 _TOLERATED_EPS = 16  # sums on an accelerator may change their order from run to run
 _WRONG_SHAPE = re.compile(r"shapes cannot be multiplied|size of tensor a|expected input|size mismatch|Expected \dD")
@@ -77,7 +86,9 @@ class LayerReader:
     def settle(self, first: Batch) -> "LayerReader":
         """The same reader with its points found, in forward order, and its pooling chosen."""
         if self.is_writer and self.pooling in (None, "completion", "span"):
-            has_labels = first.has_token_labels and (self.is_apart or self._fits(first))
+            tokens, marked = first.tokens, first.labels
+            fits = isinstance(marked, Tensor) and tokens is not None and marked.shape == tokens.shape
+            has_labels = first.has_token_labels and (self.is_apart or fits)
             if not has_labels and self.pooling is not None:
                 raise InputError(
                     f"pooling {self.pooling!r} must be used with labels that are token ids, -100 outside completions; "
@@ -117,7 +128,8 @@ class LayerReader:
         """
         found: list[tuple[ReadPoint, Tensor, str]] = []
         is_padded = self._padding_of(batch) if any(point.takes_last_token for point in self.points) else None
-        chosen, outside = self._choose_places(batch), self._encoder_modules()
+        chosen, model = self._choose_places(batch), cast(Any, self.model)
+        of_encoder = set(model.get_encoder().modules()) if self.is_apart else set()
 
         def keep(point: ReadPoint, value: Any) -> None:
             tensor = main_tensor(value)
@@ -126,7 +138,7 @@ class LayerReader:
                     f"layer {point.label!r} must carry a tensor; got {type(value).__name__}. Name another layer."
                 )
             # pooled and copied at once: what follows may overwrite the tensor in place
-            is_decoded = point.takes_last_token and point.module not in outside
+            is_decoded = point.takes_last_token and point.module not in of_encoder
             if chosen is not None and tensor.ndim == 3 and is_decoded:
                 pooled, words = average_places(tensor, point, chosen), WORDS[self.pooling or "completion"]
             else:
@@ -140,12 +152,8 @@ class LayerReader:
                 )
             return point.module.register_forward_hook(lambda _, args, output: keep(point, output))
 
-        handles = [add_hook(point) for point in self.points]
-        try:
+        with hooked(add_hook(point) for point in self.points):
             output = self.run(batch)
-        finally:
-            for handle in handles:
-                handle.remove()
         for point in self.points:
             n_times = sum(one is point for one, _, _ in found)
             if n_times != 1:
@@ -189,11 +197,8 @@ class LayerReader:
             return (args[0][:, :1], *args[1:])
 
         # logits over the vocabulary are by far the largest tensor: only those that are asked for are made, later
-        handle = head.register_forward_pre_hook(keep_one_place)
-        try:
+        with hooked([head.register_forward_pre_hook(keep_one_place)]):
             output = self.module(**inputs)
-        finally:
-            handle.remove()
         return HeadInput(kept[0], head) if len(kept) == 1 else output
 
     def complete(self, batch: Batch) -> dict[str, Tensor]:
@@ -206,17 +211,8 @@ class LayerReader:
             inputs["decoder_input_ids"] = model.prepare_decoder_input_ids_from_labels(labels)
         return inputs
 
-    def _fits(self, batch: Batch) -> bool:
-        """Whether there is one label per token of the input."""
-        tokens = batch.named.get("input_ids", next(iter(batch.positional), None))
-        return isinstance(batch.labels, Tensor) and tokens is not None and batch.labels.shape == tokens.shape
-
     def _choose_places(self, batch: Batch) -> Tensor | None:
-        """(n, t) which places are averaged; None where one token stands for a sequence.
-
-        Raises:
-            InputError: A record without any.
-        """
+        """(n, t) which places are averaged; None where one token stands for a sequence."""
         if not self.is_writer or self.pooling not in ("completion", "span"):
             return None
         if not batch.has_token_labels:
@@ -233,10 +229,6 @@ class LayerReader:
             )
         return chosen
 
-    def _encoder_modules(self) -> set[nn.Module]:
-        model: Any = self.model
-        return set(model.get_encoder().modules()) if self.is_apart else set()
-
     def _decoder_padding_of(self, batch: Batch) -> Tensor | None:
         """Padding among the tokens that the point sees, which may be a decoder's own."""
         if not self.is_apart:
@@ -249,7 +241,7 @@ class LayerReader:
         mask = batch.named.get("attention_mask")
         if mask is not None:
             return mask == 0
-        tokens = batch.named.get("input_ids", next(iter(batch.positional), None))
+        tokens = batch.tokens
         if self.pad_token is None or tokens is None or tokens.is_floating_point():
             return None
         return tokens == self.pad_token

@@ -1,20 +1,31 @@
-"""Where in a model the representation is read: a named layer, or the input of the task head."""
+"""Where in a model the representation is read, a named layer or the input of the task head, and how it is pooled."""
 
 import difflib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
+import torch
 from torch import Tensor, nn
 
-from ruler.core.errors import LayerNotFoundError
+from ruler.core.errors import InputError, LayerNotFoundError
 from ruler.core.optional import load_optional
+from ruler.embeddings.running import hooked, main_tensor, tensors_in
 
 INPUT_MARK = ":input"
 HEAD_NAMES = ("fc", "classifier", "head", "score", "classification_head", "qa_outputs", "lm_head", "cls")
 _TOKEN_HEADS = ("lm_head", "cls")
 _LAST_TOKEN_HEADS = ("lm_head", "score")
+
+Pooling = Literal["completion", "last", "span"]
+"""What of a sequence becomes one vector: a mean over places that predict a counted token, the last token, or a mean
+over places that predict a token of the marked span."""
+
+WORDS: dict[Pooling, str] = {
+    "completion": "mean over the positions that predict a completion token",
+    "span": "mean over the positions that predict a token of the marked span",
+}
+"""What the report says of each."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,11 +58,7 @@ class _Call:
 
 
 def find_layer(model: nn.Module, layer: str, *, is_causal: bool = False) -> ReadPoint:
-    """The point at a layer that the caller names.
-
-    Raises:
-        LayerNotFoundError: No module of that name; says which is near.
-    """
+    """The point at a layer that the caller names."""
     name = layer.removesuffix(INPUT_MARK)
     modules = dict(model.named_modules(remove_duplicate=False))
     if name not in modules:
@@ -73,9 +80,6 @@ def find_head_input(model: nn.Module, run: Callable[[], Any], *, is_causal: bool
         model: The model that ``run`` runs.
         run: Performs the pass and returns its output.
         is_causal: Whether later tokens know the earlier ones and not the reverse.
-
-    Raises:
-        LayerNotFoundError: Nothing that looks like a task head ran.
     """
     children = list(model.named_children())
     while len(children) == 1 and children[0][0] not in HEAD_NAMES:  # a wrapper around the real model
@@ -88,15 +92,23 @@ def find_head_input(model: nn.Module, run: Callable[[], Any], *, is_causal: bool
         calls.append(_Call(module, n_dims, sum(tensor.numel() for tensor in tensors_in(output))))
 
     watched = [module for module in model.modules() if isinstance(module, nn.Linear) or module in heads]
-    handles = [module.register_forward_hook(note, with_kwargs=True) for module in watched]
-    try:
+    with hooked(module.register_forward_hook(note, with_kwargs=True) for module in watched):
         output = run()
-    finally:
-        for handle in handles:
-            handle.remove()
     head = next((call for call in reversed(calls) if call.module in heads), None)
     if head is None:
-        chosen, is_last = _last_linear(calls, output), False
+        known = ", ".join(HEAD_NAMES)
+        if not calls:
+            raise LayerNotFoundError(
+                f"model must have a task head, a child named {known}, or a Linear that runs; got neither. "
+                "Name the layer to read."
+            )
+        # a Linear deep inside, such as a gate, is no task head: its output has another size than the model's
+        if calls[-1].n_outputs not in {tensor.numel() for tensor in tensors_in(output)}:
+            raise LayerNotFoundError(
+                "model must end in its task head; got a last Linear that does not make the model's output, and "
+                f"no child named {known}. Name the layer to read."
+            )
+        chosen, is_last = calls[-1], False
     else:
         name = heads[head.module]
         inside = set(head.module.modules())
@@ -144,49 +156,11 @@ def find_blocks(model: nn.Module, main: ReadPoint, run: Callable[[], Any], n_row
     handles = [module.register_forward_hook(note) for module in dict.fromkeys(candidates)]
     if main.reads_input:
         handles.append(main.module.register_forward_pre_hook(lambda *_: ran.append(None)))
-    try:
+    with hooked(handles):
         run()
-    finally:
-        for handle in handles:
-            handle.remove()
     before = ran[: ran.index(None)] if None in ran else ran
     blocks = [module for module in before if module is not None and ran.count(module) == 1 and module in names]
     return [*(find_layer(model, names[module], is_causal=main.takes_last_token) for module in blocks), main]
-
-
-@contextmanager
-def answering(modules: Iterable[nn.Module], answer: Any) -> Iterator[None]:
-    """Let modules give an answer instead of running."""
-    before = [(module, module.__dict__.get("forward")) for module in modules]
-    try:
-        for module, _ in before:
-            module.forward = lambda *_, **__: answer
-        yield
-    finally:
-        for module, own in before:
-            if own is None:
-                del module.forward
-            else:  # a library that moves weights about had put one there
-                module.forward = own
-
-
-def main_tensor(value: Any) -> Tensor | None:
-    """The tensor that matters in what a module takes or gives: the last hidden state, or the first one there is."""
-    if isinstance(value, Mapping) and "last_hidden_state" in value:
-        value = value["last_hidden_state"]
-    return next(tensors_in(value), None)
-
-
-def tensors_in(value: Any) -> Iterator[Tensor]:
-    """All tensors in what a module takes or gives, in order."""
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, Mapping):
-        for part in value.values():
-            yield from tensors_in(part)
-    elif isinstance(value, tuple | list):
-        for part in value:
-            yield from tensors_in(part)
 
 
 def _listed_blocks(module: nn.Module) -> list[nn.Module]:
@@ -200,21 +174,6 @@ def _listed_blocks(module: nn.Module) -> list[nn.Module]:
     return []
 
 
-def _last_linear(calls: list[_Call], output: Any) -> _Call:
-    if not calls:
-        raise LayerNotFoundError(
-            f"model must have a task head, a child named {', '.join(HEAD_NAMES)}, or a Linear that runs; "
-            "got neither. Name the layer to read."
-        )
-    # a Linear deep inside, such as a gate, is no task head: its output has another size than the model's
-    if calls[-1].n_outputs not in {tensor.numel() for tensor in tensors_in(output)}:
-        raise LayerNotFoundError(
-            "model must end in its task head; got a last Linear that does not make the model's output, and "
-            f"no child named {', '.join(HEAD_NAMES)}. Name the layer to read."
-        )
-    return calls[-1]
-
-
 def is_huggingface(model: nn.Module) -> bool:
     """Whether this is a transformers model, also one wrapped by an adapter library."""
     return hasattr(model, "base_model_prefix") and hasattr(model, "config")
@@ -224,9 +183,6 @@ def find_trunk(model: Any) -> tuple[str, nn.Module] | None:
     """The part whose last hidden state is the representation, with its name; None if a head must be found.
 
     That is the base model under a vocabulary head, and the model itself where it has no head.
-
-    Raises:
-        LayerNotFoundError: A vocabulary head without a base model under it.
     """
     trunk = getattr(model, model.base_model_prefix, None)
     if model.get_output_embeddings() is not None:
@@ -277,3 +233,36 @@ def padding_of(model: Any) -> Mapping[str, int]:
     """What fills up short sequences, by parameter of forward; 0 for parameters that are not named."""
     pad = getattr(model.config, "pad_token_id", None)
     return {} if pad is None else {"input_ids": int(pad)}
+
+
+def average_places(tensor: Tensor, point: ReadPoint, chosen: Tensor) -> Tensor:
+    """The mean over the chosen places of each record, in at least single precision."""
+    if chosen.shape != tensor.shape[:2]:
+        raise InputError(
+            f"labels must cover the {tuple(tensor.shape[:2])} tokens that reach layer {point.label!r}; got shape "
+            f"{tuple(chosen.shape)}. Name another layer."
+        )
+    weights = chosen.to(tensor.device, torch.promote_types(tensor.dtype, torch.float32))
+    # not a product with the weights: what padding holds may be NaN
+    kept = tensor.to(weights.dtype).masked_fill(weights[:, :, None] == 0, 0)
+    return kept.sum(dim=1) / weights.sum(dim=1, keepdim=True)
+
+
+def pool_tokens(tensor: Tensor, point: ReadPoint, is_padded: Tensor | None) -> tuple[Tensor, str]:
+    """One vector per record, and how it came about."""
+    if tensor.ndim > 3:
+        return tensor.mean(dim=tuple(range(2, tensor.ndim))), "mean over all positions"
+    if tensor.ndim < 3:
+        return tensor, "one vector per record as it is"
+    if not point.takes_last_token:
+        return tensor[:, 0], "first token"
+    if is_padded is None or tensor.shape[1] == 1:
+        return tensor[:, -1], "last token"
+    if is_padded.shape != tensor.shape[:2]:
+        raise InputError(
+            f"attention_mask must cover the {tuple(tensor.shape[:2])} tokens that reach layer {point.label!r}; "
+            f"got shape {tuple(is_padded.shape)}. Name another layer."
+        )
+    positions = torch.arange(tensor.shape[1], device=tensor.device)
+    last = (positions * ~is_padded.to(tensor.device)).argmax(dim=1)  # (n,)
+    return tensor[torch.arange(len(tensor), device=tensor.device), last], "last token that is no padding"

@@ -44,11 +44,7 @@ class ForwardSignature:
     padding: Mapping[str, int] = field(default_factory=dict)
 
     def pick(self, record: Any) -> dict[Key, Any]:
-        """The parts of one record, or of a batch of records, that forward is given.
-
-        Raises:
-            InputError: A tuple or dict that cannot be matched with the parameters of forward.
-        """
+        """The parts of one record, or of a batch of records, that forward is given."""
         if isinstance(record, Mapping):
             return self._pick_named(record)
         if _is_of_parts(record):
@@ -129,9 +125,6 @@ def collate(records: Sequence[dict[Key, Any]], signature: ForwardSignature) -> d
     """Records become one batch: equal shapes are stacked, named sequences of unequal length are padded.
 
     Where padding was needed and forward takes an ``attention_mask`` that the records lack, it is made.
-
-    Raises:
-        InputError: Records with different parts, parts that are no numbers, or shapes that cannot be padded.
     """
     if any(record.keys() != records[0].keys() for record in records):
         raise InputError("records must all have the same parts; got different keys or tuple lengths.")
@@ -176,11 +169,7 @@ def collate_labels(labels: Sequence[Any], padding: int = IGNORED_TOKEN) -> Label
 
 
 def to_tensor(value: Any) -> Tensor:
-    """Anything array-like as a tensor.
-
-    Raises:
-        InputError: Not made of numbers.
-    """
+    """Anything array-like as a tensor."""
     if isinstance(value, Tensor):
         return value
     try:

@@ -13,6 +13,7 @@ from ruler.core.types import FloatArray, IndexArray
 from ruler.embeddings import heads
 from ruler.embeddings.batches import Batch
 from ruler.embeddings.forward import HeadInput, LayerReader
+from ruler.embeddings.running import answering
 
 CROSS_ENTROPY = "cross-entropy"
 BINARY = "binary cross-entropy"
@@ -140,7 +141,7 @@ class LossMeter:
         trunk, tokens = self.reader.module, torch.zeros((1, len(states)), dtype=torch.int64, device=states.device)
         is_tuple = type(output) is tuple
         answer = (states[None],) if is_tuple else type(output)(last_hidden_state=states[None])
-        with heads.answering([trunk], answer):
+        with answering([trunk], answer):
             answered = self.reader.model(input_ids=tokens)
         logits: Tensor = answered[0] if is_tuple else answered.logits
         return logits[0]
@@ -189,9 +190,6 @@ def measure_outputs(
         outputs: One row per record.
         labels: Class numbers (n,), target values (n,), or targets of the outputs' shape.
         model: Whose last layer tells whether outputs are probabilities.
-
-    Raises:
-        LossUnknownError: Labels and outputs do not fit together.
 
     Example:
         >>> losses, hits = measure_outputs(torch.zeros(1, 2), torch.tensor([0]), nn.Identity())

@@ -1,22 +1,18 @@
-"""A model as it is run here: without wrappers, in eval mode, and afterwards as it was."""
+"""A model as it is run here: without wrappers, in eval mode, watched by hooks, and afterwards as it was."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ruler.core.determinism import fixed_algorithms, full_precision
 from ruler.core.errors import InputError
 
 
 def bare_module(model: Any) -> nn.Module:
-    """The model without the wrappers, of compilation or many devices, that hooks cannot see through.
-
-    Raises:
-        InputError: Not a torch module.
-    """
+    """The model without the wrappers, of compilation or many devices, that hooks cannot see through."""
     if not isinstance(model, nn.Module):
         raise InputError(f"model must be a torch.nn.Module; got {type(model).__name__}.")
     if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
@@ -62,3 +58,49 @@ def _usable_device(device: str | torch.device) -> torch.device:
     except (RuntimeError, AssertionError) as error:
         line = str(error).splitlines()[0]
         raise InputError(f"device must be one that torch can use here; got {device!r} ({line}).") from error
+
+
+@contextmanager
+def hooked(handles: Iterable[Any]) -> Iterator[None]:
+    """Remove hooks, by the handles that adding them gave, at the end."""
+    added = list(handles)
+    try:
+        yield
+    finally:
+        for handle in added:
+            handle.remove()
+
+
+@contextmanager
+def answering(modules: Iterable[nn.Module], answer: Any) -> Iterator[None]:
+    """Let modules give an answer instead of running."""
+    before = [(module, module.__dict__.get("forward")) for module in modules]
+    try:
+        for module, _ in before:
+            module.forward = lambda *_, **__: answer
+        yield
+    finally:
+        for module, own in before:
+            if own is None:
+                del module.forward
+            else:  # a library that moves weights about had put one there
+                module.forward = own
+
+
+def main_tensor(value: Any) -> Tensor | None:
+    """The tensor that matters in what a module takes or gives: the last hidden state, or the first one there is."""
+    if isinstance(value, Mapping) and "last_hidden_state" in value:
+        value = value["last_hidden_state"]
+    return next(tensors_in(value), None)
+
+
+def tensors_in(value: Any) -> Iterator[Tensor]:
+    """All tensors in what a module takes or gives, in order."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, Mapping):
+        for part in value.values():
+            yield from tensors_in(part)
+    elif isinstance(value, tuple | list):
+        for part in value:
+            yield from tensors_in(part)

@@ -24,7 +24,7 @@ from ruler.embeddings.files import load_embeddings, save_embeddings
 if TYPE_CHECKING:
     import torch
 
-    from ruler.embeddings.pooling import Pooling
+    from ruler.embeddings.heads import Pooling
 
 NOTE = ".reading.json"
 """The file of a folder that says which reading its shards belong to; readers of shards pass over it."""

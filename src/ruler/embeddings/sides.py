@@ -155,11 +155,7 @@ def as_rows(value: Any, name: str) -> Any:
 
 
 def check_no_model(value: Any, name: str) -> None:
-    """Neither a model nor its weights stand where rows are expected.
-
-    Raises:
-        InputError: One of them does; the message says which function takes it.
-    """
+    """Neither a model nor its weights stand where rows are expected."""
     if hasattr(value, "state_dict") and hasattr(value, "parameters"):
         raise InputError(
             f"{name} must be embeddings; got a model, {type(value).__name__}. Give models to ruler.audit_models, "

@@ -55,9 +55,6 @@ def open_source(data: Any, signature: ForwardSignature, batch_size: int, *, by_l
         batch_size: Records per batch, at most.
         by_length: Put records with token labels into batches of similar length, the longest first, and of a bounded
             number of tokens.
-
-    Raises:
-        InputError: Data of another kind, a loader that shuffles or drops records, parts of unequal length.
     """
     if isinstance(data, IterableDataset):
         data = DataLoader(data, batch_size=batch_size)
@@ -80,11 +77,7 @@ def open_source(data: Any, signature: ForwardSignature, batch_size: int, *, by_l
 
 
 def check_repeatable(source: Source, first: Batch) -> None:
-    """The first batch, read again, is the same: augmented records would differ from model to model.
-
-    Raises:
-        InputError: It is not.
-    """
+    """The first batch, read again, is the same: augmented records would differ from model to model."""
     if not source.is_rereadable:
         return
     again = next(source.read()).columns

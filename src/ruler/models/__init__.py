@@ -32,11 +32,7 @@ class Architecture:
     home: str
 
     def __call__(self, record_shape: int | Sequence[int], n_classes: int) -> "nn.Module":
-        """A fresh model for records of this shape, such as ``x.shape[1:]``.
-
-        Raises:
-            InputError: A shape of the other kind of records.
-        """
+        """A fresh model for records of this shape, such as ``x.shape[1:]``."""
         shape = (record_shape,) if isinstance(record_shape, int) else tuple(record_shape)
         if self.takes == "rows" and len(shape) != 1:
             raise InputError(

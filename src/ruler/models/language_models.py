@@ -51,10 +51,6 @@ def load_masked_language_model(folder: str | Path) -> tuple[Any, bool]:
 
     Returns:
         The transformers model, in eval mode, and True if its head came trained.
-
-    Raises:
-        FileFormatError: No such folder, no safetensors in it, a broken one, or a model of another kind.
-        CheckpointError: Weights that do not fit, or that are missing below the head.
     """
     model, missing = load_pretrained(folder, "AutoModelForMaskedLM")
     trunk = [name for name in sorted(missing) if name.startswith(f"{model.base_model_prefix}.")]
@@ -72,10 +68,6 @@ def load_causal_language_model(folder: str | Path) -> tuple[Any, Any]:
     Args:
         folder: As ``save_pretrained`` writes it, with weights as ``.safetensors`` and the tokenizer beside them.
 
-    Raises:
-        FileFormatError: No such folder, no safetensors or tokenizer in it, or a model of another kind.
-        CheckpointError: Weights that do not fit, or that are missing.
-
     Example:
         >>> load_causal_language_model("no/such/folder")
         Traceback (most recent call last):
@@ -92,11 +84,7 @@ def load_causal_language_model(folder: str | Path) -> tuple[Any, Any]:
 
 
 def load_masking_tokenizer(folder: str | Path) -> Any:
-    """The tokenizer of a masked language model.
-
-    Raises:
-        FileFormatError: No tokenizer in the folder, or one that cannot mask or pad.
-    """
+    """The tokenizer of a masked language model."""
     tokenizer = load_tokenizer(folder)
     if tokenizer.mask_token_id is None or tokenizer.pad_token_id is None:
         raise FileFormatError(
@@ -111,11 +99,6 @@ def check_language_model(name: str | Path | None = None) -> None:
 
     Args:
         name: As ``resolve_language_model`` takes it.
-
-    Raises:
-        FileFormatError: A folder without a model or tokenizer, with a broken one, or with one of another kind.
-        CheckpointError: Weights that do not fit, or that are missing below the head.
-        DownloadError: The model is neither here nor can it be fetched.
     """
     folder = resolve_language_model(name).folder
     load_masking_tokenizer(folder)
@@ -219,9 +202,6 @@ def find_hub_model(name: str) -> Path | None:
     Returns:
         A folder with weights as ``.safetensors``: those of an older model are converted once, into RULER's cache.
 
-    Raises:
-        FileFormatError: Weights that cannot be read without running code.
-
     Example:
         >>> import os
         >>> os.environ["HF_HUB_OFFLINE"] = "1"
@@ -284,12 +264,7 @@ def _convert_weights(folder: Path, name: str) -> Path:
 
 
 def unpack_gguf(file: Path) -> Path:
-    """A transformers folder, in RULER's cache, with the weights of a GGUF file in float32; unpacked once.
-
-    Raises:
-        FileFormatError: Not the GGUF file of a causal language model.
-        MissingPackageError: gguf or accelerate is not installed.
-    """
+    """A transformers folder, in RULER's cache, with the weights of a GGUF file in float32; unpacked once."""
     target = cache_folder() / "language-models" / f"{file.stem}-{hash_file(file)[:12]}"
     if target.is_dir():
         return target

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -56,10 +56,6 @@ def merge_adapter(model: Any, folder: Path) -> None:
     Args:
         model: The base, a torch module.
         folder: As PEFT's ``save_pretrained`` writes it, with weights as ``.safetensors``.
-
-    Raises:
-        FileFormatError: Not such a folder, another kind of adapter, or a file that cannot be read safely.
-        CheckpointError: Weights that do not fit the base model.
     """
     config = _read_adapter_config(folder)
     _check_kind(config, folder)
@@ -147,23 +143,17 @@ def _read_weights(folder: Path) -> dict[str, Any]:
 
 def _find_scale(config: Mapping[str, Any], module: str, rank: int, folder: Path) -> float:
     """Alpha of a module over its rank, or over the root of that."""
-    alpha = config.get("lora_alpha", 8)
-    for key, value in _list_patterns(config, folder):
-        if module == key or module.endswith(f".{key}"):
-            alpha = value
-    if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not math.isfinite(alpha) or rank < 1:
-        raise FileFormatError(f"{folder} must scale its adapter by a number; got alpha {alpha!r:.40}, rank {rank}.")
-    return alpha / (math.sqrt(rank) if config.get("use_rslora") else rank)
-
-
-def _list_patterns(config: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, Any]]:
-    patterns = config.get("alpha_pattern") or {}
+    alpha, patterns = config.get("lora_alpha", 8), config.get("alpha_pattern") or {}
     for key, value in patterns.items() if isinstance(patterns, dict) else [("", None)]:
         if not _PLAIN.fullmatch(key):  # PEFT takes regular expressions, which may take forever
             raise FileFormatError(
                 f"{folder} must name modules plainly in alpha_pattern; got {key!r:.80}. Write them out."
             )
-        yield key, value
+        if module == key or module.endswith(f".{key}"):
+            alpha = value
+    if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not math.isfinite(alpha) or rank < 1:
+        raise FileFormatError(f"{folder} must scale its adapter by a number; got alpha {alpha!r:.40}, rank {rank}.")
+    return alpha / (math.sqrt(rank) if config.get("use_rslora") else rank)
 
 
 def _check_shape(shape: tuple[int, ...], weight: Any, name: str, folder: Path) -> None:

@@ -26,11 +26,7 @@ _MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "YCbCr")
 
 
 def open_npy(path: Path) -> npt.NDArray[Any]:
-    """The array of a ``.npy`` file, memory-mapped.
-
-    Raises:
-        FileFormatError: No such file, a truncated one, or one of pickled objects.
-    """
+    """The array of a ``.npy`` file, memory-mapped."""
     with reading_safely(path):
         with path.open("rb") as stream:  # NumPy takes memory for a header of any length that is claimed
             major, _ = np.lib.format.read_magic(stream)
@@ -94,11 +90,7 @@ def check_packing(archive: zipfile.ZipFile, path: Path) -> None:
 
 @contextmanager
 def open_npz(path: Path) -> Iterator[NpzArrays]:
-    """The arrays of a ``.npz`` file.
-
-    Raises:
-        FileFormatError: No such file, a broken one, one of pickled objects, or one that unfolds beyond bounds.
-    """
+    """The arrays of a ``.npz`` file."""
     with reading_safely(path), zipfile.ZipFile(path) as archive:
         yield NpzArrays(archive, path)
 
@@ -123,10 +115,6 @@ def read_torch(path: Path, *, is_mapped: bool = False) -> Any:
     Args:
         path: A ``.pt``, ``.pth`` or ``.bin`` file.
         is_mapped: Memory-map the tensors, where the file allows it.
-
-    Raises:
-        FileFormatError: No such file, a broken one, or one that holds pickled objects of other kinds.
-        MissingPackageError: torch is not installed.
     """
     torch = load_optional("torch", f"reading {path.suffix}")
     with reading_safely(path):
@@ -152,11 +140,7 @@ def read_torch(path: Path, *, is_mapped: bool = False) -> Any:
 
 
 def list_images(folder: Path) -> list[Path]:
-    """The PNG and JPEG files in a folder and those below it, sorted; hidden files are passed over.
-
-    Raises:
-        InputError: None.
-    """
+    """The PNG and JPEG files in a folder and those below it, sorted; hidden files are passed over."""
     found = sorted(
         path
         for path in folder.rglob("*")

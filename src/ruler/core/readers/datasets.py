@@ -29,9 +29,6 @@ def read_dataset(folder: Path) -> dict[str, Any]:
     Args:
         folder: As ``Dataset.save_to_disk`` or ``DatasetDict.save_to_disk`` left it, or with parquet files named
             ``train-....parquet`` as on the hub, in it or in its folder ``data``.
-
-    Raises:
-        FileFormatError: A file that is missing, broken, or named outside the folder.
     """
     if (folder / "dataset_dict.json").is_file():
         parts = _read_list(folder / "dataset_dict.json", "splits")
@@ -71,11 +68,7 @@ def read_records(folder: Path, kind: Literal["image", "text"]) -> list[dict[str,
 
 
 def only_part(parts: dict[str, T], folder: Path) -> tuple[str, T]:
-    """The one part of a dataset and its name; training and test records are not joined unasked.
-
-    Raises:
-        InputError: Several.
-    """
+    """The one part of a dataset and its name; training and test records are not joined unasked."""
     first = next(iter(parts))
     if len(parts) > 1:
         is_apart = (folder / first).is_dir()
@@ -175,9 +168,6 @@ def check_messages(source: Any, path: Path) -> None:
     Args:
         source: The open file, a pyarrow stream.
         path: Its name.
-
-    Raises:
-        FileFormatError: It has some.
     """
     pyarrow = load_optional("pyarrow", "reading a dataset")
     messages = pyarrow.ipc.MessageReader.open_stream(source)

@@ -15,9 +15,6 @@ _PART = r"""(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')[ \t]*+"""
 def read_toml(path: Path) -> dict[str, Any]:
     """The content of a TOML file.
 
-    Raises:
-        FileFormatError: Not there, not TOML in UTF-8, too large, or keys of too many parts.
-
     Example:
         >>> import tempfile
         >>> path = Path(tempfile.mkdtemp()) / "audit.toml"
@@ -43,11 +40,7 @@ def read_toml_text(path: Path) -> str:
 
 
 def parse_toml(text: str, source: str) -> dict[str, Any]:
-    """The content of TOML text; ``source`` names it in errors.
-
-    Raises:
-        FileFormatError: As `read_toml`.
-    """
+    """The content of TOML text; ``source`` names it in errors."""
     most = limit("toml_key_parts")
     long_key = re.search(rf"(?<![\w\\-]){_PART}(?:\.[ \t]*+{_PART}){{{most}}}", text)
     if long_key:
@@ -68,9 +61,6 @@ def parse_toml(text: str, source: str) -> dict[str, Any]:
 
 def read_json(path: Path) -> dict[str, Any]:
     """The object in a JSON file.
-
-    Raises:
-        FileFormatError: Not there, not JSON in UTF-8, no object, too large or nested too deeply.
 
     Example:
         >>> import tempfile

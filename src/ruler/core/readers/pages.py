@@ -31,9 +31,6 @@ def check_pages(stream: IO[bytes], path: Path) -> None:
     Args:
         stream: The open file, or its bytes.
         path: Its name.
-
-    Raises:
-        FileFormatError: They do.
     """
     n_bytes, size = 0, stream.seek(0, os.SEEK_END)
     for described in _list_chunks(stream, size, path):

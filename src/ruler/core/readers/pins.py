@@ -81,11 +81,7 @@ class PinnedInputs:
             self.check()
 
     def check(self) -> None:
-        """Hash all again.
-
-        Raises:
-            FileFormatError: A file was changed, written to, or is gone.
-        """
+        """Hash all again."""
         for path, pin in self._pins.items():  # at once, before any is hashed
             if not path.is_file():
                 raise _changed(path, "it is gone")

@@ -57,7 +57,6 @@ def load_pretrained(
     folder = Path(folder)
     options = _choose_options(dtype, load_in, device_map)
     check_weights(folder)
-    _check_documents(folder)
     for key, number in _list_numbers(read_json(folder / "config.json")):
         if _COUNTS.fullmatch(key):
             check_at_most(number, "layers", folder / "config.json", f"layers ({key})")
@@ -117,9 +116,6 @@ def load_tokenizer(folder: str | Path) -> Any:
     Args:
         folder: As the tokenizer's ``save_pretrained`` writes it, beside the ``config.json`` of its model.
 
-    Raises:
-        FileFormatError: No such folder, or no tokenizer in it.
-
     Example:
         >>> load_tokenizer("no/such/folder")
         Traceback (most recent call last):
@@ -128,7 +124,6 @@ def load_tokenizer(folder: str | Path) -> Any:
     folder = Path(folder)
     check_folder(folder)
     transformers = load_optional("transformers", "reading texts")
-    _check_documents(folder)
     with quiet_transformers(), reading_safely(folder, "tokenizer"):
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     # without any file transformers makes a tokenizer up, to which every word is unknown
@@ -147,9 +142,6 @@ def load_image_processor(folder: str | Path) -> Any:
     Args:
         folder: As the processor's ``save_pretrained`` writes it, beside the ``config.json`` of its model.
 
-    Raises:
-        FileFormatError: No such folder, or no image processor in it.
-
     Example:
         >>> load_image_processor("no/such/folder")
         Traceback (most recent call last):
@@ -163,7 +155,6 @@ def load_image_processor(folder: str | Path) -> Any:
             "Save it there with save_pretrained, or give images that are prepared already."
         )
     transformers = load_optional("transformers", "reading images")
-    _check_documents(folder)
     for name in _PROCESSOR_FILES:
         if (folder / name).is_file():
             _check_edges(read_json(folder / name), folder / name)
@@ -172,24 +163,18 @@ def load_image_processor(folder: str | Path) -> Any:
 
 
 def check_folder(folder: Path) -> None:
-    """The folder is there and holds a ``config.json``.
-
-    Raises:
-        FileFormatError: It is not, or does not.
-    """
+    """The folder is there and holds a ``config.json``; every JSON file of it is of bounded size."""
     if not (folder / "config.json").is_file():
         found = "none in it" if folder.is_dir() else "a file" if folder.exists() else "nothing there"
         raise FileFormatError(
             f"{folder} must be a folder with a config.json; got {found}. Save the model with save_pretrained."
         )
+    for file in sorted(folder.glob("*.json")):
+        check_at_most(file.stat().st_size, "json_bytes", file, "bytes")
 
 
 def check_weights(folder: Path) -> None:
-    """The folder holds weights that can be read without unpickling, all of them in the folder itself.
-
-    Raises:
-        FileFormatError: It is no transformers folder, its weights are in another format, or it names files elsewhere.
-    """
+    """The folder holds weights that can be read without unpickling, all of them in the folder itself."""
     check_folder(folder)
     if (folder / "adapter_config.json").is_file():  # it may name a base model anywhere, and pickled weights
         raise FileFormatError(
@@ -250,12 +235,6 @@ def _find_architecture(config: Any, folder: Path) -> Any:
             f"{json.dumps(names)}. Code that came with a model is not run."
         )
     return found
-
-
-def _check_documents(folder: Path) -> None:
-    """Every JSON file of the folder is of bounded size."""
-    for file in sorted(folder.glob("*.json")):
-        check_at_most(file.stat().st_size, "json_bytes", file, "bytes")
 
 
 def _list_numbers(content: Any, key: str = "") -> Iterator[tuple[str, int]]:

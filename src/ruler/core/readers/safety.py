@@ -100,9 +100,6 @@ LIMITS = {
 def limit(name: str) -> int:
     """The limit of this name: the user's, from ``RULER_LIMITS``, or ours.
 
-    Raises:
-        InputError: ``RULER_LIMITS`` is no list of name=number, or names something else.
-
     Example:
         >>> limit("id_characters")
         1024
@@ -132,9 +129,6 @@ def say_how_to_raise(name: str) -> str:
 def check_at_most(n: int, name: str, path: Path | str, noun: str) -> None:
     """Refuse a file that holds more of something than the limit of this name.
 
-    Raises:
-        FileFormatError: It does.
-
     Example:
         >>> check_at_most(2000, "layers", "config.json", "layers")
         Traceback (most recent call last):
@@ -152,9 +146,6 @@ def check_unfolded_size(n_bytes: int, path: Path, size: int | None = None) -> No
         n_bytes: That it unfolds to.
         path: The file.
         size: Its bytes, where they are in memory already.
-
-    Raises:
-        FileFormatError: It would.
     """
     allowed = limit("unfolding") * (path.stat().st_size if size is None else size) + limit("unfolded_bytes")
     if n_bytes > allowed:
@@ -166,9 +157,6 @@ def check_unfolded_size(n_bytes: int, path: Path, size: int | None = None) -> No
 
 def pack_texts(texts: Sequence[str], noun: str) -> npt.NDArray[np.str_]:
     """Texts as a NumPy array, once none is too long and all together fit; ``noun`` says what they are.
-
-    Raises:
-        InputError: A text that is too long, or too many.
 
     Example:
         >>> pack_texts(["ann", "bob"], "ids").dtype
@@ -208,9 +196,6 @@ def check_text_array(values: npt.NDArray[Any], noun: str) -> None:
 
 def check_ends(ends: npt.NDArray[Any], n_bytes: int, noun: str) -> None:
     """Texts that lie one behind the other end in ascending order, the last where the data ends.
-
-    Raises:
-        InputError: They overlap, go backwards or lie outside the data.
 
     Example:
         >>> check_ends(np.array([3, 6]), 6, "ids")

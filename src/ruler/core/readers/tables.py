@@ -23,11 +23,7 @@ _ROWS_AT_ONCE, _BYTES_AT_ONCE = 8192, 64 << 20
 
 
 def read_csv(path: Path) -> list[list[str]]:
-    """The lines of a CSV file as fields of text, without empty lines.
-
-    Raises:
-        FileFormatError: No such file, or one that is no CSV in UTF-8.
-    """
+    """The lines of a CSV file as fields of text, without empty lines."""
     limit = csv.field_size_limit()
     with reading_safely(path):
         # fields as long as the file, not 131,072 characters; the limit is the process's, so it is put back
@@ -41,9 +37,6 @@ def read_csv(path: Path) -> list[list[str]]:
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
     """The records of a ``.csv`` file with a header, all text, or of a ``.jsonl`` or ``.jsonl.gz`` file.
-
-    Raises:
-        FileFormatError: No such file, one that cannot be read, or a line that does not fit.
 
     Example:
         >>> import tempfile
@@ -66,11 +59,7 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 
 
 def read_json_lines(path: Path) -> list[dict[str, Any]]:
-    """The records of a file with one JSON object per line, whatever its ending; gzipped if that is ``.gz``.
-
-    Raises:
-        FileFormatError: No such file, one that cannot be read or unfolds beyond bounds, or a line that is no object.
-    """
+    """The records of a file with one JSON object per line, whatever its ending; gzipped if that is ``.gz``."""
     with reading_safely(path):
         text = io.TextIOWrapper(io.BytesIO(_unpack(path)), encoding="utf-8-sig")
         rows = [json.loads(line) for line in text if line.strip()]
@@ -98,11 +87,7 @@ class ParquetTable:
         return self.file.schema_arrow
 
     def iterate(self, n_rows: int = _ROWS_AT_ONCE, columns: Sequence[str] | None = None) -> Iterator[Any]:
-        """Batches of at most ``n_rows`` rows, as long as all so far unfold within bounds.
-
-        Raises:
-            FileFormatError: They do not.
-        """
+        """Batches of at most ``n_rows`` rows, as long as all so far unfold within bounds."""
         n_bytes = 0
         for batch in self.file.iter_batches(n_rows, columns=columns):
             batch.validate(full=True)  # text that is no text, for one
@@ -113,12 +98,7 @@ class ParquetTable:
 
 @contextmanager
 def open_parquet(path: Path) -> Iterator[ParquetTable]:
-    """The rows of a ``.parquet`` file, not read yet.
-
-    Raises:
-        FileFormatError: No such file, a broken one, or one that unfolds beyond bounds.
-        MissingPackageError: pyarrow is not installed.
-    """
+    """The rows of a ``.parquet`` file, not read yet."""
     parquet = load_optional("pyarrow.parquet", "reading .parquet")
     with reading_safely(path), path.open("rb") as stream:
         check_pages(stream, path)

@@ -32,11 +32,6 @@ def load_checkpoint(factory: Callable[[], Any], checkpoint: Path, name: str) -> 
         checkpoint: A ``.safetensors`` file, or a ``.pt`` or ``.pth`` file of tensors: a state dict, or a dict that
             holds it under ``state_dict`` or ``model``.
         name: Which model, for errors.
-
-    Raises:
-        InputError: The factory gives something else.
-        FileFormatError: A file that cannot be read safely.
-        CheckpointError: Weights that do not fit the architecture.
     """
     nn = load_optional("torch.nn", "auditing a model")
     state = _read_state(checkpoint)
@@ -63,10 +58,6 @@ def load_transformer(
         name: Which model, for errors.
         base: The model that an adapter is merged into.
         options: ``dtype``, ``load_in`` and ``device_map``, as `load_pretrained`.
-
-    Raises:
-        FileFormatError: Not such a folder, or one that cannot be read safely.
-        CheckpointError: Weights that are missing or do not fit.
     """
     if folder.is_file():
         raise FileFormatError(

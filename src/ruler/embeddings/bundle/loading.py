@@ -30,11 +30,6 @@ def load_bundle(config: AuditConfig, folder: Path) -> dict[str, Any]:
 
     Returns:
         Arguments of `audit_models` by name, and under "described" what the report should say of how they were read.
-
-    Raises:
-        InputError: A factory that fails or returns something else.
-        FileFormatError: A file or folder that cannot be read safely.
-        CheckpointError: Weights that do not fit the model.
     """
     assert config.models is not None
     assert config.data is not None
@@ -98,9 +93,6 @@ def load_groups(path: Path, column: str = "group") -> Labels | dict[str, Labels]
 
     Returns:
         (n,) labels of the forget records, or a dict of them by side.
-
-    Raises:
-        FileFormatError: Another ending, a file that cannot be read safely, or records without a label.
     """
     ending = path.suffix.lower()
     if ending == ".npy":

@@ -57,10 +57,6 @@ class PromptForm:
             tokenizer: Of the model.
             longest: Tokens that the model reads.
             is_apart: An encoder reads the prompt and a decoder the completion.
-
-        Raises:
-            FileFormatError: A file that cannot be read, or lacks a column.
-            InputError: A record that is too long, and what else `encode_prompts` refuses.
         """
         from ruler.embeddings.prompts import PLAIN, encode_prompts
 
@@ -107,11 +103,7 @@ class PromptForm:
 
 
 def read_prompt_rows(path: Path) -> list[dict[str, Any]]:
-    """The rows of a table of texts, by column.
-
-    Raises:
-        FileFormatError: Nothing there, another ending, or a file that cannot be read.
-    """
+    """The rows of a table of texts, by column."""
     if path.is_dir() and is_dataset_folder(path):
         part, table = only_part(read_dataset(path), path)
         check_table(table, f"{path.name}/{part}")

@@ -56,9 +56,6 @@ def load_records(path: Path) -> NamedRecords | npt.NDArray[Any] | tuple[npt.NDAr
     Args:
         path: ``.npy`` with the inputs (n, ...), or ``.npz`` with ``inputs`` and, if known, ``labels``, ``ids``,
             ``groups`` and ``strata``.
-
-    Raises:
-        FileFormatError: Another ending, unknown or missing arrays, or a file that cannot be read safely.
     """
     arrays = _load_arrays(path)
     parts = tuple(arrays[name] for name in ("inputs", "labels") if name in arrays)
@@ -102,11 +99,7 @@ class FolderRecords:
     prompts: PromptForm = field(default_factory=lambda: PromptForm({}))
 
     def takes_prompts(self, path: Path) -> bool:
-        """Whether these records are prompts and completions: the model writes, and the table or its user says so.
-
-        Raises:
-            FileFormatError: The user says so of a model that does not write.
-        """
+        """Whether these records are prompts and completions: the model writes, and the table or its user says so."""
         from ruler.embeddings import heads
 
         model: Any = self.model

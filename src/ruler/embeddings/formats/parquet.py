@@ -1,9 +1,8 @@
 """Parquet tables: one list column of vectors, or one numeric column per dimension, and what stands beside them."""
 
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from ruler.core.errors import FileFormatError
 from ruler.core.files import writing_atomically
 from ruler.core.optional import load_optional
 from ruler.core.readers.safety import pack_texts
-from ruler.core.readers.tables import ParquetTable, open_parquet
+from ruler.core.readers.tables import open_parquet
 from ruler.core.types import Embeddings
 from ruler.embeddings.formats import BESIDE_NAMES, MATRIX_NAMES, Opened, beside_of, find_beside, find_named
 
@@ -25,10 +24,10 @@ _ROWS_AT_ONCE = 8192
 
 def load(path: Path, strata: str | None = None) -> Opened:
     """All rows, read a few thousand at a time."""
-    with _reading(path, strata) as table:
-        blocks = list(table.iterate())
-    columns = None if table.vector else table.columns
-    return Opened(np.concatenate(blocks), table.beside, table.layer, columns)
+    blocks: list[npt.NDArray[Any]] = []
+    found = _read(path, strata, blocks.append)
+    is_list = found.columns is not None and found.columns[0] in MATRIX_NAMES
+    return replace(found, values=np.concatenate(blocks), columns=None if is_list else found.columns)
 
 
 def open_rows(path: Path, strata: str | None = None) -> Opened:
@@ -38,75 +37,57 @@ def open_rows(path: Path, strata: str | None = None) -> Opened:
     """
     width, dtype = 0, np.dtype(np.float32)
     with tempfile.TemporaryFile(prefix="ruler-rows-") as unpacked:
-        with _reading(path, strata) as table:
-            for vectors in table.iterate():
-                if unpacked.tell() == 0:
-                    width, dtype = vectors.shape[1], vectors.dtype
-                if vectors.shape[1] != width:
-                    raise FileFormatError(f"{path} must hold lists of one length; got {width} and {vectors.shape[1]}.")
-                unpacked.write(np.ascontiguousarray(vectors, dtype=dtype).data)
+
+        def unpack(vectors: npt.NDArray[Any]) -> None:
+            nonlocal width, dtype
+            if unpacked.tell() == 0:
+                width, dtype = vectors.shape[1], vectors.dtype
+            if vectors.shape[1] != width:
+                raise FileFormatError(f"{path} must hold lists of one length; got {width} and {vectors.shape[1]}.")
+            unpacked.write(np.ascontiguousarray(vectors, dtype=dtype).data)
+
+        found = _read(path, strata, unpack)
         unpacked.flush()
         values = np.memmap(unpacked, dtype, mode="r", shape=(unpacked.tell() // (width * dtype.itemsize), width))
-    return Opened(values, table.beside, table.layer, table.columns)
+    return replace(found, values=values)
 
 
-@dataclass(frozen=True)
-class _Table:
-    """An open parquet file of embeddings; what stands beside the rows is known once they were read."""
-
-    path: Path
-    table: ParquetTable
-    vector: str | None
-    columns: tuple[str, ...]
-    width: int
-    names_beside: dict[str, str]
-    _read: dict[str, list[Any]] = field(default_factory=dict)
-
-    @property
-    def layer(self) -> str | None:
-        layer = (self.table.schema.metadata or {}).get(b"layer")
-        return None if layer is None else str(layer.decode())
-
-    @property
-    def beside(self) -> dict[str, npt.NDArray[Any]]:
-        """By field, (n,) each, of the rows that were read; what is neither text nor number stays as it is."""
-        found = {}
-        for name, values in self._read.items():
-            kinds = {type(value) for value in values}
-            if kinds == {str}:
-                found[name] = pack_texts(values, name)
-            else:
-                found[name] = np.array(values, dtype=None if kinds in ({int}, {float}) else object)
-        return found
-
-    def iterate(self) -> Iterator[npt.NDArray[Any]]:
-        """Vectors (n, p), a few thousand rows at a time."""
-        n_rows = 0
-        wanted = list(dict.fromkeys([*self.columns, *self.names_beside.values()]))
-        for batch in self.table.iterate(min(_ROWS_AT_ONCE, block_rows_for(self.width)), wanted):
-            if self.vector:
-                vectors = _vectors(batch.column(self.vector), self.path)
-            else:
-                vectors = _columns(batch, self.columns, self.path)
-            for name, column in self.names_beside.items():
-                self._read.setdefault(name, []).extend(batch.column(column).to_pylist())
-            n_rows += batch.num_rows
-            yield vectors
-        if not n_rows:
-            raise FileFormatError(f"{self.path} must hold at least one row; got none.")
-
-
-@contextmanager
-def _reading(path: Path, strata: str | None) -> Iterator[_Table]:
+def _read(path: Path, strata: str | None, take: Callable[[npt.NDArray[Any]], None]) -> Opened:
+    """Hand on vectors (n, p), a few thousand rows at a time; returns what else the file holds, without values."""
     with open_parquet(path) as table:
         schema = table.schema
         vector, beside = find_named(schema.names, path), find_beside(schema.names, path, strata)
         apart = {*beside.values(), *(name for aliases in BESIDE_NAMES.values() for name in aliases)}
         columns = [vector] if vector else [name for name in schema.names if name not in apart]
-        if vector is None:
-            _check_no_index(schema, columns, path)
+        labels = (schema.pandas_metadata or {}).get("index_columns", [])
+        index = next((name for name in columns if name in labels), None) if vector is None else None
+        if index is not None:  # row labels that pandas wrote are no dimension of the embeddings
+            raise FileFormatError(
+                f"{path} must hold embeddings and ids only; got column {index!r}, the index of a DataFrame. "
+                "Name the index 'id', or write the table with index=False."
+            )
         width = getattr(schema.field(vector).type, "list_size", 1) if vector else len(columns)
-        yield _Table(path, table, vector, tuple(columns), max(1, width), beside)
+        wanted = list(dict.fromkeys([*columns, *beside.values()]))
+        read: dict[str, list[Any]] = {}
+        n_rows = 0
+        for batch in table.iterate(min(_ROWS_AT_ONCE, block_rows_for(max(1, width))), wanted):
+            take(_vectors(batch.column(vector), path) if vector else _columns(batch, columns, path))
+            for name, column in beside.items():
+                read.setdefault(name, []).extend(batch.column(column).to_pylist())
+            n_rows += batch.num_rows
+        if not n_rows:
+            raise FileFormatError(f"{path} must hold at least one row; got none.")
+    layer = (schema.metadata or {}).get(b"layer")
+    packed = {name: _pack(values, name) for name, values in read.items()}
+    return Opened(None, packed, None if layer is None else str(layer.decode()), tuple(columns))
+
+
+def _pack(values: list[Any], name: str) -> npt.NDArray[Any]:
+    """A column as an array; what is neither text nor number stays as it is."""
+    kinds = set(map(type, values))
+    if kinds == {str}:
+        return pack_texts(values, name)
+    return np.array(values, dtype=None if kinds in ({int}, {float}) else object)
 
 
 def save(embeddings: Embeddings, path: Path) -> None:
@@ -126,17 +107,6 @@ def save(embeddings: Embeddings, path: Path) -> None:
             vectors = arrow.FixedSizeListArray.from_arrays(flat, n_columns)
             columns = [arrow.array(part[start:stop].tolist(), type=kinds[part.dtype.kind]) for part in beside.values()]
             writer.write_table(arrow.Table.from_arrays([*columns, vectors], schema=schema))
-
-
-def _check_no_index(schema: Any, names: Sequence[str], path: Path) -> None:
-    """Row labels that pandas wrote among the columns are no dimension of the embeddings."""
-    labels = [label for label in (schema.pandas_metadata or {}).get("index_columns", []) if isinstance(label, str)]
-    found = [name for name in names if name in labels]
-    if found:
-        raise FileFormatError(
-            f"{path} must hold embeddings and ids only; got column {found[0]!r}, the index of a DataFrame. "
-            "Name the index 'id', or write the table with index=False."
-        )
 
 
 def _vectors(column: Any, path: Path) -> npt.NDArray[Any]:

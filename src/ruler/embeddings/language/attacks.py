@@ -29,7 +29,7 @@ LEARNING_RATE = 2e-5
 BATCH = 16
 
 
-def quantize_model(model: "nn.Module", *, block: int = BLOCK) -> "nn.Module":
+def quantize_model(model: "nn.Module") -> "nn.Module":
     """What does a model become when its weights are stored as 4-bit NormalFloat (NF4)?
 
     The weights of all linear layers but the vocabulary head are rounded, in blocks that follow each other in memory:
@@ -37,7 +37,6 @@ def quantize_model(model: "nn.Module", *, block: int = BLOCK) -> "nn.Module":
 
     Args:
         model: Left as it is. Linear layers of torch, and those of GPT-2 in transformers, which are transposed.
-        block: Weights per scale.
 
     Returns:
         A copy.
@@ -53,7 +52,6 @@ def quantize_model(model: "nn.Module", *, block: int = BLOCK) -> "nn.Module":
         [2.0, 0.159, -0.182, 0.881]
     """
     torch = load_optional("torch", "quantising a model")
-    check_number(block, "block", minimum=1, is_whole=True)
     rounded: Any = copy.deepcopy(model)
     head = rounded.get_output_embeddings() if hasattr(rounded, "get_output_embeddings") else None
     layers = [
@@ -65,7 +63,7 @@ def quantize_model(model: "nn.Module", *, block: int = BLOCK) -> "nn.Module":
         raise InputError(f"model must have linear layers; got {type(model).__name__}, which has none.")
     with torch.no_grad():
         for layer in layers:
-            layer.weight.copy_(round_to_nf4(layer.weight, block))
+            layer.weight.copy_(round_to_nf4(layer.weight))
     quantized: nn.Module = rounded
     return quantized
 

@@ -14,6 +14,7 @@ from ruler.core.errors import InputError, LayerNotFoundError
 from ruler.core.types import IndexArray
 from ruler.embeddings import heads
 from ruler.embeddings.inputs import IGNORED_TOKEN
+from ruler.embeddings.running import answering, hooked, tensors_in
 
 _MOST_LOGITS = 1 << 25  # at once, in float32: 128 MB
 
@@ -46,7 +47,7 @@ class CausalParts:
     def run_head(self, states: Tensor) -> Tensor:
         """Logits (m, n_words) of states (m, p): the whole model runs, and its trunk answers with these states."""
         tokens = torch.zeros((1, len(states)), dtype=torch.int64, device=states.device)
-        with heads.answering([self.trunk], self.answer(states[None])):
+        with answering([self.trunk], self.answer(states[None])):
             logits: Tensor = self.model(input_ids=tokens)[0]
         return logits[0]
 
@@ -78,20 +79,12 @@ class CausalParts:
 
             return block.register_forward_hook(hook)
 
-        handles = [add_hook(name, block) for name, block in self.blocks.items()]
-        try:
+        with hooked(add_hook(name, block) for name, block in self.blocks.items()):
             yield
-        finally:
-            for handle in handles:
-                handle.remove()
 
 
 def dissect(model: nn.Module, tokens: Tensor) -> CausalParts:
-    """Find the parts of a model, by a forward pass on a few tokens (1, t).
-
-    Raises:
-        LayerNotFoundError: Not a causal language model of transformers, or one without a list of decoder blocks.
-    """
+    """Find the parts of a model, by a forward pass on a few tokens (1, t)."""
     if hasattr(model, "get_base_model"):  # of an adapter library: the layers with the adapter in them
         model = model.get_base_model()  # type: ignore[operator]
     if not heads.predicts_next_token(model):
@@ -108,14 +101,14 @@ def dissect(model: nn.Module, tokens: Tensor) -> CausalParts:
     trunk = trunk.get_submodule(listed.rpartition(".")[0])  # what holds the blocks: of OPT the head is fed by this part
     ran: list[tuple[nn.Module, Any]] = []
     watched = [*blocks.values(), *(one for one in trunk.modules() if one is not trunk and one not in inside)]
-    handles = [one.register_forward_hook(lambda module, _, output: ran.append((module, output))) for one in watched]
-    try:
+
+    def note(module: nn.Module, _: Any, output: Any) -> None:
+        ran.append((module, output))
+
+    with hooked(one.register_forward_hook(note) for one in watched):
         output = trunk(input_ids=tokens[:1], use_cache=False)
-    finally:
-        for handle in handles:
-            handle.remove()
     place = output[0].data_ptr()
-    made = (one for one, given in reversed(ran) if any(part.data_ptr() == place for part in heads.tensors_in(given)))
+    made = (one for one, given in reversed(ran) if any(part.data_ptr() == place for part in tensors_in(given)))
     last = next(made, None)  # what gave the trunk's answer
     norm = None if last in inside else last
     gives_tuples = any(module in inside and isinstance(given, tuple) for module, given in ran)
@@ -174,9 +167,6 @@ def plan_batches(data: Mapping[str, Any], batch_tokens: int, *, extra: int = 0) 
             are -100 except on the tokens that are asked for.
         batch_tokens: A longer record has a batch of its own.
         extra: Tokens per record that are to come.
-
-    Raises:
-        InputError: Parts that lack or do not fit together, padding on the left, a record without an asked token.
     """
     check_number(batch_tokens, "batch_tokens", minimum=1, is_whole=True)
     tokens, labels = (_read_part(data, name) for name in ("input_ids", "labels"))

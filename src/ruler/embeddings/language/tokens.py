@@ -254,7 +254,7 @@ def _patch_batch(target: "CausalParts", source: "CausalParts", batch: "TokenBatc
     """(1 + layers, b) mean log p of the asked tokens: as it is, and with each block's states replaced."""
     import torch
 
-    from ruler.embeddings.heads import answering
+    from ruler.embeddings.running import answering
 
     given: dict[str, Tensor] = {}
     own: dict[str, Tensor] = {}

@@ -2,7 +2,7 @@
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import nn
+
+from ruler.models.fused_pass import FusedPass
 
 _HEAD_DROPOUT = 5  # the layers before it end with the second ReLU
 _BITS = (1 << 53) - 1  # a double between 0 and 1 holds 53 random bits
@@ -22,8 +24,6 @@ MOST_CHUNKS = 1 << 10
 """Chunks that all sequences together keep, 128 kB each; what comes after them is drawn anew for every model."""
 
 Packed = npt.NDArray[np.uint8]
-DrawBits = Callable[[torch.Tensor, torch.Generator], None]
-"""Fill a float tensor with 0 and 1, one number of the generator for each."""
 
 
 class TabularMLP(nn.Module):
@@ -58,8 +58,33 @@ class TabularMLP(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Logits (n, n_classes) of rows (n, n_features)."""
-        logits: torch.Tensor = self.net(x)
+        replay, weights = ACTIVE.get(), tuple(self.parameters())
+        rates = {getattr(self.net[place], "p", 0.0) for place in _DROPOUTS}
+        logits: torch.Tensor
+        if replay is not None and len(rates) == 1 and 0 < (rate := rates.pop()) < 1 and self._can_fuse(x, weights):
+            masks = [replay.read(len(x) * len(weights[0]), rate) for _ in range(2)]
+            logits = FusedPass.apply(x, *weights, *masks, rate)  # type: ignore[no-untyped-call]
+        else:
+            logits = self.net(x)
         return logits
+
+    def _can_fuse(self, x: torch.Tensor, weights: tuple[nn.Parameter, ...]) -> bool:
+        """Whether a pass is training, in float32 on a CPU, of all these layers and nothing else."""
+        return (
+            self.training
+            and torch.is_grad_enabled()
+            and not torch.is_autocast_enabled("cpu")
+            and all(value.dtype is torch.float32 and value.device.type == "cpu" for value in (x, *weights))
+            and all(value.requires_grad for value in weights)
+            and len(weights) == 6
+            and not x.requires_grad
+            and x.ndim == 2
+            and x.is_contiguous()
+            and len(x) > 0
+            and len(weights[0]) % 8 == 0  # masks are read by the byte
+            and [type(layer) for layer in self.net] == _LAYERS
+            and not any(layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks for layer in self.net)
+        )
 
     def penultimate(self, x: torch.Tensor) -> torch.Tensor:
         """The representation of each row: the output of the second ReLU, (n, hidden)."""
@@ -100,27 +125,29 @@ def draw_noise(like: torch.Tensor, rate: float) -> torch.Tensor:
         True
     """
     noise = torch.empty_like(like, requires_grad=False, memory_format=torch.contiguous_format)
-    threshold = math.ceil((1 - rate) * 2.0**53)
-
-    def draw(flat: torch.Tensor, generator: torch.Generator | None = None) -> None:
-        raw = torch.empty(min(_AT_ONCE, flat.numel()), dtype=torch.int64)
-        for part in torch.split(flat, _AT_ONCE):
-            bits = raw[: len(part)].random_(-(2**63), None, generator=generator).bitwise_and_(_BITS)
-            torch.lt(bits, threshold, out=part)
-
     replay = ACTIVE.get()
     if replay is None:
-        draw(noise.view(-1))
+        _draw_bits(rate, noise.view(-1))
     else:
-        replay.fill(noise.view(-1), rate, draw)
+        packed = replay.read(noise.numel(), rate)
+        noise.view(-1).copy_(torch.from_numpy(np.unpackbits(packed, count=noise.numel())))
     return noise.mul_(1 / (1 - rate))
+
+
+def _draw_bits(rate: float, flat: torch.Tensor, generator: torch.Generator | None = None) -> None:
+    """Fill with 0 at this rate and else 1, one number of the generator for each."""
+    raw = torch.empty(min(_AT_ONCE, flat.numel()), dtype=torch.int64)
+    threshold = math.ceil((1 - rate) * 2.0**53)
+    for part in torch.split(flat, _AT_ONCE):
+        bits = raw[: len(part)].random_(-(2**63), None, generator=generator).bitwise_and_(_BITS)
+        torch.lt(bits, threshold, out=part)
 
 
 class _Sequence:
     """Bits of a generator from a state on, in chunks."""
 
-    def __init__(self, state: torch.Tensor, draw: DrawBits) -> None:
-        self._draw, self._generator = draw, torch.Generator()
+    def __init__(self, state: torch.Tensor, rate: float) -> None:
+        self._rate, self._generator = rate, torch.Generator()
         self._generator.set_state(state)
         self.kept: list[Packed] = []
         self._end_of_kept = state
@@ -135,7 +162,7 @@ class _Sequence:
             self._next = len(self.kept)
         while self._next <= number:
             bits = torch.empty(CHUNK)
-            self._draw(bits, self._generator)
+            _draw_bits(self._rate, bits, self._generator)
             self._live = np.packbits(bits.numpy().astype(bool))
             if may_keep and self._next == len(self.kept):
                 self.kept.append(self._live)
@@ -157,25 +184,29 @@ class MaskReplay:
         self._state: tuple[bytes, float] | None = None
         self._offset = 0
 
-    def fill(self, flat: torch.Tensor, rate: float, draw: DrawBits) -> None:
-        """The next bits of the global generator's sequence, as 0 and 1; the generator itself stays where it is."""
+    def read(self, n_bits: int, rate: float) -> Packed:
+        """The next bits of the global generator's sequence, packed; the generator itself stays where it is."""
         state = torch.get_rng_state()
         key = (state.numpy().tobytes(), rate)
         if key != self._state:  # seeded anew
             self._state, self._offset = key, 0
         if key not in self._sequences:
-            self._sequences[key] = _Sequence(state, draw)
+            self._sequences[key] = _Sequence(state, rate)
         self._sequences.move_to_end(key)
         while len(self._sequences) > 1 and self.n_kept >= MOST_CHUNKS:
             self._sequences.popitem(last=False)
-        sequence, done = self._sequences[key], 0
-        while done < len(flat):
+        parts, end = [np.empty(0, dtype=np.uint8)], self._offset + n_bits
+        is_aligned = self._offset % 8 == 0
+        while self._offset < end:
             number, start = divmod(self._offset, CHUNK)
-            n_bits = min(CHUNK - start, len(flat) - done)
-            bits = np.unpackbits(sequence.chunk(number, self.n_kept < MOST_CHUNKS), count=start + n_bits)[start:]
-            flat[done : done + n_bits].copy_(torch.from_numpy(bits))
-            done += n_bits
-            self._offset += n_bits
+            stop = min(CHUNK, start + end - self._offset)
+            packed = self._sequences[key].chunk(number, self.n_kept < MOST_CHUNKS)
+            parts.append(
+                packed[start // 8 : -(-stop // 8)] if is_aligned else np.unpackbits(packed, count=stop)[start:]
+            )
+            self._offset += stop - start
+        found = np.concatenate(parts)
+        return found if is_aligned else np.packbits(found)
 
     @property
     def n_kept(self) -> int:
@@ -198,3 +229,7 @@ def replay_masks(replay: MaskReplay) -> Iterator[None]:
         yield
     finally:
         ACTIVE.reset(token)
+
+
+_LAYERS = [nn.Linear, nn.ReLU, Dropout, nn.Linear, nn.ReLU, Dropout, nn.Linear]
+_DROPOUTS = 2, 5

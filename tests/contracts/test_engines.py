@@ -65,6 +65,7 @@ def test_tiles_memory_and_threads_change_nothing(
     monkeypatch.setattr(first_pass, "MOST_HELD", held)
     monkeypatch.setattr(recheck, "MOST_ROWS", 7)
     monkeypatch.setattr(scan, "LARGEST_BLOCK", 256)
+    monkeypatch.setattr(cpu, "WORTH_THREADS", 0)
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:

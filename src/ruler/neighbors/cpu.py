@@ -6,9 +6,9 @@ import math
 import os
 import sys
 import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -38,6 +38,7 @@ from ruler.neighbors.tiles import Arithmetic, NumpyArithmetic, TorchArithmetic
 
 _MOST_THREADS = 16
 _WORTH_IMPORTING_TORCH = 4e9  # multiply-adds; under it importing torch costs more than it saves
+WORTH_THREADS = 1 << 24  # multiply-adds; under it threads take longer to start than the search
 _PILOT_QUERIES = 128
 _PILOT_TILES = 16
 _PILOT_CENTRED = 3
@@ -72,8 +73,9 @@ class CpuEngine:
         base = UnitRows.read(request.base, request.names[1])
         queries = base if request.is_self else UnitRows.read(request.queries, request.names[0])
         request.check_shapes(queries.matrix.shape, base.matrix.shape)
-        torch = load_torch_if_worthwhile(math.inf if self.centred else len(queries) * len(base) * base.width)
-        with thread_pool(torch) as pool:
+        work = len(queries) * len(base) * base.width
+        torch = load_torch_if_worthwhile(math.inf if self.centred else work)
+        with thread_pool(torch, work) as pool:
             base_set = DistinctRows.choose(base, group_identical(base, pool.map))
             query_set = base_set
             if not request.is_self:
@@ -103,7 +105,7 @@ def search_both(queries: npt.NDArray[Any], base: npt.NDArray[Any], *, k: int) ->
     Where there are fewer than k rows, as many as there are.
     """
     torch = load_torch_if_worthwhile(len(queries) * base.size)
-    with thread_pool(torch) as pool:
+    with thread_pool(torch, len(queries) * base.size) as pool:
         rows = UnitRows.read(queries, "queries"), UnitRows.read(base, "base")
         first, second = (DistinctRows.choose(one, group_identical(one, pool.map)) for one in rows)
         ours = Problem(first.rows, second.rows, min(k, len(second.rows)), False)
@@ -125,9 +127,26 @@ def load_torch_if_worthwhile(work: float) -> Any:
     return None
 
 
+class CallingThread(Executor):
+    """Runs everything at once, in the thread that asks for it."""
+
+    def submit(self, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
+        """A future that is done; what the call raises is raised here."""
+        done: Future[Any] = Future()
+        done.set_result(call(*args, **kwargs))
+        return done
+
+
 @contextmanager
-def thread_pool(torch: Any) -> Iterator[ThreadPoolExecutor]:
-    """A pool of as many threads as torch may use; torch itself runs one thread in each of them meanwhile."""
+def thread_pool(torch: Any, work: float) -> Iterator[Executor]:
+    """A pool of as many threads as torch may use; torch itself runs one thread in each of them meanwhile.
+
+    Work of fewer multiply-adds than ``WORTH_THREADS`` stays in the calling thread.
+    """
+    if work < WORTH_THREADS:
+        with nullcontext() if torch is None else full_precision(torch):
+            yield CallingThread()
+        return
     if torch is None:
         with ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1)) as pool:
             yield pool

@@ -15,7 +15,7 @@ def model():
 def test_a_step_is_audited_once_and_its_report_kept_saved_and_handed_on(model, records, tmp_path):
     seen = []
     audits = StepAudits(
-        records, folder=tmp_path, on_report=lambda report, *, step: seen.append((step, report)), every_n_epochs=2
+        folder=tmp_path, on_report=lambda report, *, step: seen.append((step, report)), every_n_epochs=2, **records
     )
     numbers = audits.begin(model, 0)
     assert numbers["ruler/unlearned/forget_accuracy"] == audits.reports[0].outputs["unlearned"]["forget_accuracy"]
@@ -27,11 +27,11 @@ def test_a_step_is_audited_once_and_its_report_kept_saved_and_handed_on(model, r
     assert audits.reports[5] is not first
     assert sorted(path.name for path in tmp_path.iterdir()) == ["step-0", "step-5"]
     assert [audits.is_due(n) for n in range(5)] == [False, False, True, False, True]
-    assert not StepAudits(records).is_due(1)
+    assert not StepAudits(**records).is_due(1)
 
 
 def test_the_kept_original_is_the_model_before_training(model, records):
-    audits = StepAudits(records, keep_original=True, at_start=False)
+    audits = StepAudits(**records, keep_original=True, at_start=False)
     before = model[2].weight.detach().clone()
     assert audits.begin(model, 0) == {}
     with torch.no_grad():
@@ -42,7 +42,7 @@ def test_the_kept_original_is_the_model_before_training(model, records):
 
 
 def test_a_second_training_counts_its_own_steps(model, records):
-    audits = StepAudits(records)
+    audits = StepAudits(**records)
     audits.begin(model, 0)
     assert audits.begin(model, 0) != {}
 
@@ -59,9 +59,9 @@ def test_a_second_training_counts_its_own_steps(model, records):
 )
 def test_mistakes_show_before_the_training(records, given, options, words):
     with pytest.raises(InputError, match=words):
-        StepAudits({**records, **given}, **options)
+        StepAudits(**{**records, **given}, **options)
 
 
 def test_an_original_that_is_gone_cannot_be_kept(model, records):
     with pytest.raises(InputError, match=r"keep_original must be False where training resumes; got step 7"):
-        StepAudits(records, keep_original=True).begin(model, 7)
+        StepAudits(**records, keep_original=True).begin(model, 7)

@@ -1,22 +1,20 @@
 """Audits during unlearning with Lightning."""
 
-from os import PathLike
 from typing import Any
 
-from ruler.auditing.findings import Report
 from ruler.core.optional import load_optional
-from ruler.hooks.steps import OnReport, StepAudits
+from ruler.hooks.steps import StepAudits
 
 load_optional("lightning", "auditing with Lightning")
 
 from lightning.pytorch import Callback  # noqa: E402  the line above names the extra if it is missing
 
 
-class AuditCallback(Callback):  # type: ignore[misc,unused-ignore]
+class AuditCallback(StepAudits, Callback):  # type: ignore[misc,unused-ignore]
     """Has the model forgotten, before training, on the way and at the end? For ``Trainer(callbacks=[...])``.
 
-    Numbers go to the trainer's loggers under names such as ``ruler/m2/effect``, reports to `reports`. Only the first
-    process audits; the model must be whole there, so not sharded. Training is not changed by it.
+    Numbers go to the trainer's loggers under names such as ``ruler/m2/effect``, reports by training step to `reports`.
+    Only the first process audits; the model must be whole there, so not sharded. Training is not changed by it.
 
     Args:
         module: Name of the submodule to audit, such as ``"model"``; by default the LightningModule, by its ``forward``.
@@ -31,50 +29,20 @@ class AuditCallback(Callback):  # type: ignore[misc,unused-ignore]
         InputError: Arguments that `ruler.audit_models` does not take, or no forget or retain records.
     """
 
-    def __init__(
-        self,
-        *,
-        module: str = "",
-        every_n_epochs: int | None = None,
-        at_start: bool = True,
-        keep_original: bool = False,
-        folder: str | PathLike[str] | None = None,
-        on_report: OnReport | None = None,
-        **given: Any,
-    ) -> None:
-        self._module = module
-        self._audits = StepAudits(
-            given,
-            every_n_epochs=every_n_epochs,
-            at_start=at_start,
-            keep_original=keep_original,
-            folder=folder,
-            on_report=on_report,
-        )
-
-    @property
-    def reports(self) -> dict[int, Report]:
-        """Reports by training step."""
-        return self._audits.reports
-
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Keep the original and audit, as asked for."""
         if trainer.is_global_zero:
-            model = pl_module.get_submodule(self._module)
-            self._log(trainer, self._audits.begin(model, trainer.global_step, leave_out=trainer))
+            self._log(trainer, self.begin(pl_module, trainer.global_step, leave_out=trainer))
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         """Audit after every n-th epoch."""
-        if trainer.is_global_zero and self._audits.is_due(trainer.current_epoch + 1):
-            self._audit(trainer, pl_module)
+        if trainer.is_global_zero and self.is_due(trainer.current_epoch + 1):
+            self._log(trainer, self.audit(pl_module, trainer.global_step))
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         """Audit what came out."""
         if trainer.is_global_zero:
-            self._audit(trainer, pl_module)
-
-    def _audit(self, trainer: Any, pl_module: Any) -> None:
-        self._log(trainer, self._audits.audit(pl_module.get_submodule(self._module), trainer.global_step))
+            self._log(trainer, self.audit(pl_module, trainer.global_step))
 
     def _log(self, trainer: Any, numbers: dict[str, float]) -> None:
         for logger in trainer.loggers if numbers else ():

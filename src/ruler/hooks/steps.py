@@ -3,7 +3,6 @@
 import copy
 import difflib
 import inspect
-from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -28,15 +27,7 @@ class OnReport(Protocol):
 
 
 class StepAudits:
-    """Audits of one model at several steps of its training.
-
-    Args:
-        given: What `audit_models` takes beside the unlearned model; ``forget`` and ``retain`` at least.
-        every_n_epochs: Audit after each n-th epoch; None only before and after training.
-        at_start: Audit before training, too: a mistake in ``given`` then shows before the training, not after it.
-        keep_original: Copy the model before training and use it as ``original``.
-        folder: Save each report in ``step-N`` of it; None saves none.
-        on_report: Called with every report.
+    """Audits of one model at several steps of its training; the callbacks document the arguments.
 
     Attributes:
         reports: By the number of training steps done.
@@ -47,13 +38,14 @@ class StepAudits:
 
     def __init__(
         self,
-        given: Mapping[str, Any],
         *,
+        module: str = "",
         every_n_epochs: int | None = None,
         at_start: bool = True,
         keep_original: bool = False,
         folder: str | PathLike[str] | None = None,
         on_report: OnReport | None = None,
+        **given: Any,
     ) -> None:
         for name in given:
             if name not in _TAKEN:
@@ -67,7 +59,8 @@ class StepAudits:
             check_number(every_n_epochs, "every_n_epochs", minimum=1, is_whole=True)
         if keep_original and given.get("original") is not None:
             raise InputError("keep_original must be False where original is given; got both. Leave one of them out.")
-        self.given = dict(given)
+        self.given = given
+        self.module = module
         self.every_n_epochs = every_n_epochs
         self.at_start = at_start
         self.keep_original = keep_original
@@ -89,7 +82,7 @@ class StepAudits:
         if self.keep_original and step:
             raise InputError(f"keep_original must be False where training resumes; got step {step}. Give original=.")
         if self.keep_original:
-            kept = copy.deepcopy(model, {} if leave_out is None else {id(leave_out): None})
+            kept = copy.deepcopy(model.get_submodule(self.module), {} if leave_out is None else {id(leave_out): None})
             self.given["original"] = kept.requires_grad_(False)
         self.reports.clear()  # of an earlier training, which counted its own steps
         return self.audit(model, step) if self.at_start else {}
@@ -108,7 +101,7 @@ class StepAudits:
         """
         if step in self.reports and not is_replaced:
             return {}
-        report = self.reports[step] = audit_models(model, **self.given)
+        report = self.reports[step] = audit_models(model.get_submodule(self.module), **self.given)
         if self.folder is not None:
             report.save(self.folder / f"step-{step}")
         if self.on_report is not None:

@@ -81,7 +81,7 @@ def describe_machine() -> dict[str, Any]:
     import platform
     from importlib import metadata
 
-    from ruler.experiment.provenance import describe_process
+    from ruler.experiment.rows import describe_process
 
     processor = platform.processor() or platform.machine()
     with contextlib.suppress(OSError):

@@ -106,12 +106,7 @@ class Careless(InProcessExecutor):
     """Forgets one cell of each job."""
 
     def run(
-        self,
-        jobs: Sequence[Job],
-        workplace: Workplace,
-        store: ResultStore,
-        *,
-        on_tick: Callable[[], None] = lambda: None,
+        self, jobs: Sequence[Job], workplace: Workplace, store: ResultStore, *, on_tick: Callable[[], None]
     ) -> None:
         super().run([Job(job.cells[1:]) for job in jobs], workplace, store, on_tick=on_tick)
 

@@ -12,7 +12,7 @@ from ruler.core.errors import DownloadError, FileFormatError, InputError, RulerE
 from ruler.experiment.cell import Outcome
 from ruler.experiment.executors import Executor, LocalExecutor, RayExecutor
 from ruler.experiment.grid import list_cells
-from ruler.experiment.provenance import Provenance
+from ruler.experiment.rows import Provenance
 from ruler.experiment.run import (
     RESULTS_FILE,
     STUDY_FILE,

@@ -12,7 +12,7 @@ import pytest
 from ruler.core.errors import FileFormatError, InputError
 from ruler.experiment.cell import Outcome
 from ruler.experiment.grid import Cell, list_cells
-from ruler.experiment.provenance import Provenance
+from ruler.experiment.rows import Provenance
 from ruler.experiment.store import ResultStore, load_results
 from ruler.experiment.studies import STUDIES
 

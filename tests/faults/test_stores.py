@@ -9,7 +9,7 @@ from tests.faults.ruler_process import STUDY, run_ruler
 from ruler.core.errors import FileFormatError, WriteError
 from ruler.experiment.cell import Outcome
 from ruler.experiment.grid import list_cells
-from ruler.experiment.provenance import Provenance
+from ruler.experiment.rows import Provenance
 from ruler.experiment.store import ResultStore
 from ruler.experiment.studies import STUDIES
 

@@ -362,7 +362,7 @@ def seal_folder() -> Target:
 def results_sqlite() -> Target:
     from ruler.experiment.cell import Outcome
     from ruler.experiment.grid import Cell
-    from ruler.experiment.provenance import Provenance
+    from ruler.experiment.rows import Provenance
     from ruler.experiment.store import ResultStore, load_results
 
     made_by = Provenance(device="cpu", ruler_version="0", commit=None, torch_version="2", machine="this")

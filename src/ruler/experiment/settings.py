@@ -1,7 +1,7 @@
 """What decides the cells of a study, typed and checked, and how it is written to ``study.toml`` and read back."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -189,27 +189,43 @@ def parse_studies(text: str, *, source: str = "study.toml") -> tuple[StudySettin
         FileFormatError: Not TOML, no study, an unknown field or a value of the wrong type.
         InputError: A value that breaks a rule.
     """
-    pydantic = load_optional("pydantic", "reading a study file")
     content = parse_toml(text, source)
     tables = content.pop("study", None)
     if content or not isinstance(tables, list) or not tables:
         raise FileFormatError(f"{source} must hold [[study]] tables and nothing else; got {sorted(content) or 'none'}.")
-    return tuple(_parse_study(table, pydantic, source) for table in tables)
+    studies = []
+    for table in tables:
+        values = check_types(table, StudySettings, source)
+        if "name" not in values:
+            raise FileFormatError(f"{source} must name each study; got a [[study]] table without name.")
+        studies.append(StudySettings(**values))
+    return tuple(studies)
 
 
-def _parse_study(table: Any, pydantic: Any, source: str) -> StudySettings:
-    # pydantic reads the fields; the class itself keeps the rules, so that both ways of making one agree
-    fields = {name: (kind, ...) for name, kind in StudySettings.__annotations__.items() if name in table}
-    strict = pydantic.create_model("StudyTable", __config__=pydantic.ConfigDict(extra="forbid"), **fields)
+def check_types(table: Mapping[str, Any], kind: type, source: str, *, is_strict: bool = False) -> dict[str, Any]:
+    """The entries of a TOML table with the types that the fields of a dataclass have; the class keeps its own rules.
+
+    Args:
+        table: As read.
+        kind: The dataclass.
+        source: Name of the file.
+        is_strict: Refuse values of other types that could be converted.
+
+    Raises:
+        FileFormatError: An unknown field, or a value of the wrong type.
+    """
+    pydantic = load_optional("pydantic", "reading a file of settings")
+    known = {name: (one, ...) for name, one in kind.__annotations__.items() if name in table}
+    config = pydantic.ConfigDict(extra="forbid", strict=is_strict)
     try:
-        values = strict.model_validate(table).model_dump()
+        values: dict[str, Any] = (
+            pydantic.create_model("Table", __config__=config, **known).model_validate(table).model_dump()
+        )
     except pydantic.ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
         raise FileFormatError(f"{source} must hold valid settings; got {place}: {first['msg']}.") from error
-    if "name" not in values:
-        raise FileFormatError(f"{source} must name each study; got a [[study]] table without name.")
-    return StudySettings(**values)
+    return values
 
 
 def read_studies(path: str | Path) -> tuple[StudySettings, ...]:

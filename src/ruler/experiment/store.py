@@ -18,9 +18,8 @@ from ruler.core.errors import FileFormatError, InputError, WriteError
 from ruler.core.optional import load_optional
 from ruler.core.readers.safety import reading_safely
 from ruler.experiment.cell import Outcome
-from ruler.experiment.columns import COLUMNS, FIRST_COLUMNS, LATER_COLUMNS, NUMERIC, ORDER
 from ruler.experiment.grid import CELL_VERSIONS, Cell
-from ruler.experiment.provenance import Provenance
+from ruler.experiment.rows import COLUMNS, FIRST_COLUMNS, LATER_COLUMNS, NUMERIC, ORDER, Provenance
 
 if TYPE_CHECKING:
     import pandas as pd

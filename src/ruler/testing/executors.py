@@ -8,15 +8,14 @@ Write in your own tests::
         check_executor(MyExecutor(), tmp_path)
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ruler.core.optional import load_optional
-from ruler.experiment.cell import Workplace, run_job
-from ruler.experiment.executors import Executor
+from ruler.experiment.cell import Workplace
+from ruler.experiment.executors import Executor, InlineExecutor
 from ruler.experiment.grid import Cell, Job, group_jobs, list_cells
-from ruler.experiment.provenance import describe_process
 from ruler.experiment.settings import StudySettings
 from ruler.experiment.store import ResultStore, load_results
 
@@ -29,35 +28,13 @@ class _StopError(Exception):
 
 
 @dataclass(frozen=True)
-class InProcessExecutor:
-    """Runs jobs one after the other in this process: what every executor is compared with.
+class InProcessExecutor(InlineExecutor):
+    """Runs jobs in this process with one thread: what every executor is compared with.
 
     It is also the quickest for tests of your own, since no worker has to load torch.
-
-    Args:
-        n_jobs: Ignored; taken so that it can stand in the table of executors.
     """
 
-    n_jobs: int | None = None
-
-    def run(
-        self,
-        jobs: Sequence[Job],
-        workplace: Workplace,
-        store: ResultStore,
-        *,
-        on_tick: Callable[[], None] = lambda: None,
-    ) -> None:
-        """Do all jobs, in their order; see `Executor`."""
-        torch = load_optional("torch", "running models")
-        n_threads = torch.get_num_threads()
-        try:
-            for job in jobs:
-                for outcome in run_job(job, workplace, n_threads=1):
-                    store.add(outcome, describe_process(job.device_for(workplace.device)))
-                on_tick()
-        finally:
-            torch.set_num_threads(n_threads)
+    n_threads: int | None = 1
 
 
 def check_executor(executor: Executor, folder: Path) -> None:
@@ -83,7 +60,7 @@ def check_rows(executor: Executor, jobs: Sequence[Job], workplace: Workplace, fo
         executor.run((), workplace, store, on_tick=lambda: None)
         assert not store.list_finished(), "rows appeared without a job"
         executor.run(jobs, workplace, store, on_tick=lambda: ticks.append(None))
-        InProcessExecutor().run(jobs, workplace, expected)
+        InProcessExecutor().run(jobs, workplace, expected, on_tick=lambda: None)
         assert store.list_finished() == expected.list_finished(), "each cell must have a row"
         errors, wanted_errors = store.list_failures(), expected.list_failures()
         assert errors == wanted_errors, f"a failed cell must be recorded with its error {wanted_errors}; got {errors}"

@@ -15,7 +15,7 @@ from ruler.experiment.cell import Outcome, Workplace, run_job
 from ruler.experiment.diagnostic.data import SMOKE_IMAGES, SMOKE_PEOPLE, SMOKE_ROWS, load_data
 from ruler.experiment.executors import EXECUTORS
 from ruler.experiment.grid import group_jobs, list_cells
-from ruler.experiment.provenance import Provenance
+from ruler.experiment.rows import Provenance
 from ruler.experiment.run import RESULTS_FILE, STUDY_FILE, RunSettings, run_studies
 from ruler.experiment.store import ResultStore
 from ruler.experiment.studies import choose_studies, shrink_studies

@@ -26,7 +26,7 @@ from ruler.experiment.executors.ray import (
     send_files,
 )
 from ruler.experiment.grid import Job, group_jobs, list_cells
-from ruler.experiment.provenance import Provenance
+from ruler.experiment.rows import Provenance
 from ruler.experiment.settings import StudySettings
 from ruler.experiment.store import ResultStore, load_results
 from ruler.experiment.studies import choose_studies, shrink_studies
@@ -111,7 +111,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[s
         monkeypatch.setattr(module, "connect", connect)
         with ResultStore(tmp_path / "results.sqlite") as store:
             executor = RayExecutor(n_jobs, ClusterSettings(job_cpus=2, job_gpus=0.5))
-            executor.run(group_jobs(list_cells(study)), workplace or Workplace(), store)
+            executor.run(group_jobs(list_cells(study)), workplace or Workplace(), store, on_tick=lambda: None)
             return store.list_failures()
 
     return run
@@ -227,7 +227,7 @@ def test_without_ray_the_install_line_is_said(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(importlib, "import_module", find_none)
     with pytest.raises(MissingPackageError, match=r'executor ray needs .* pip install "ruler-audit\[cluster\]"'):
-        RayExecutor().run((), Workplace(), None)  # type: ignore[arg-type]
+        RayExecutor().run((), Workplace(), None, on_tick=lambda: None)  # type: ignore[arg-type]
 
 
 class Shelf:

@@ -11,7 +11,6 @@ from typing import Any
 from ruler.core.checks import check_number
 from ruler.core.errors import FileFormatError, InputError
 from ruler.core.files import hash_file
-from ruler.core.optional import load_optional
 from ruler.core.readers.documents import read_toml
 from ruler.core.readers.tables import TABLE_SUFFIXES
 from ruler.core.registry import Registry
@@ -21,7 +20,7 @@ from ruler.experiment.compare.data import CompareData, hash_content, load_compar
 from ruler.experiment.compare.kinds import ANSWERS, ARCHITECTURES, FITTING, GIVEN, MEASURED, choose_batch
 from ruler.experiment.grid import Cell
 from ruler.experiment.run import resolve_model
-from ruler.experiment.settings import PAPER_FORGET_SEED
+from ruler.experiment.settings import PAPER_FORGET_SEED, check_types
 from ruler.metrics.peers import PEERS
 from ruler.models import MODELS
 from ruler.training.settings import TrainingSettings
@@ -271,17 +270,7 @@ def read_settings(path: Path) -> CompareSettings:
         FileFormatError: Not TOML, an unknown field or a value of the wrong type.
         InputError: A value that breaks a rule.
     """
-    pydantic = load_optional("pydantic", "reading the file of a comparison")
-    content = read_toml(path)
-    named = [entry for entry in fields(CompareSettings) if entry.name in content and entry.name != "folder"]
-    kinds: dict[str, Any] = {entry.name: (entry.type, ...) for entry in named}
-    strict = pydantic.create_model("CompareFile", __config__=pydantic.ConfigDict(extra="forbid", strict=True), **kinds)
-    try:
-        values = strict.model_validate(content).model_dump()
-    except pydantic.ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise FileFormatError(f"{path} must hold valid settings; got {place}: {first['msg']}.") from error
+    values = check_types(read_toml(path), CompareSettings, str(path), is_strict=True)
     if "dataset" not in values:
         raise FileFormatError(f'{path} must name a dataset; got none. Write dataset = "...".')
     for name in ("dataset", "language_model"):

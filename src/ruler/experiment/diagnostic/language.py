@@ -15,7 +15,7 @@ from ruler.core.types import IndexArray
 from ruler.experiment.diagnostic.data import DiagnosticData, Language
 from ruler.experiment.diagnostic.trainers import (
     ModelOutputs,
-    WithoutPeers,
+    Trainer,
     choose_training,
     choose_unlearning,
     repeat_exactly,
@@ -40,7 +40,7 @@ HEAD_TRAINING = TrainingSettings(
 """Of a language model whose head was not in its file: the whole model, on documents that no study uses."""
 
 
-class LanguageTrainer(WithoutPeers):
+class LanguageTrainer(Trainer):
     """Models of texts.
 
     Args:

@@ -151,7 +151,7 @@ class Trainer(Protocol):
         self, model: nn.Module, forget: IndexArray, held_out: IndexArray, original: nn.Module | None = None
     ) -> dict[str, Any]:
         """Read what peers' metrics are computed from; empty for models that they are not for."""
-        ...
+        return {}
 
 
 def repeat_exactly(device: str, *, has_pooling: bool = False) -> AbstractContextManager[None]:
@@ -161,17 +161,7 @@ def repeat_exactly(device: str, *, has_pooling: bool = False) -> AbstractContext
     return fixed_algorithms(torch) if has_pooling else repeatable_only(torch)
 
 
-class WithoutPeers:
-    """A trainer of models that peers' metrics are not for."""
-
-    def read_peers(
-        self, model: nn.Module, forget: IndexArray, held_out: IndexArray, original: nn.Module | None = None
-    ) -> dict[str, Any]:
-        """Nothing is read."""
-        return {}
-
-
-class ClassifierTrainer(WithoutPeers):
+class ClassifierTrainer(Trainer):
     """Models of tables, images and faces.
 
     Args:

@@ -19,7 +19,7 @@ from ruler.core.errors import InputError, RulerError
 from ruler.core.optional import load_optional
 from ruler.experiment.cell import Workplace, run_job
 from ruler.experiment.grid import Job
-from ruler.experiment.provenance import describe_process
+from ruler.experiment.rows import describe_process
 from ruler.experiment.store import ResultStore
 
 MOST_DEATHS = 3
@@ -72,12 +72,7 @@ class LocalExecutor:
             check_number(self.n_jobs, "jobs", minimum=1, is_whole=True)
 
     def run(
-        self,
-        jobs: Sequence[Job],
-        workplace: Workplace,
-        store: ResultStore,
-        *,
-        on_tick: Callable[[], None] = lambda: None,
+        self, jobs: Sequence[Job], workplace: Workplace, store: ResultStore, *, on_tick: Callable[[], None]
     ) -> None:
         """Do all jobs, in their order; see `Executor`.
 
@@ -126,22 +121,30 @@ class LocalExecutor:
 
 @dataclass(frozen=True)
 class InlineExecutor:
-    """Runs jobs one after the other in this process, which knows what a session has registered."""
+    """Runs jobs one after the other in this process, which knows what a session has registered.
+
+    Args:
+        n_jobs: Ignored; taken so that it can stand in the table of executors.
+        n_threads: Of torch, which gets its own number back; None leaves them alone.
+    """
+
+    n_jobs: int | None = None
+    n_threads: int | None = None
 
     def run(
-        self,
-        jobs: Sequence[Job],
-        workplace: Workplace,
-        store: ResultStore,
-        *,
-        on_tick: Callable[[], None] = lambda: None,
+        self, jobs: Sequence[Job], workplace: Workplace, store: ResultStore, *, on_tick: Callable[[], None]
     ) -> None:
         """Do all jobs, in their order; see `Executor`."""
-        for job in jobs:
-            made_by = describe_process(job.device_for(workplace.device))
-            for outcome in run_job(job, workplace):
-                store.add(outcome, made_by)
-                on_tick()
+        torch = load_optional("torch", "running models")
+        n_threads = torch.get_num_threads()
+        try:
+            for job in jobs:
+                made_by = describe_process(job.device_for(workplace.device))
+                for outcome in run_job(job, workplace, n_threads=self.n_threads):
+                    store.add(outcome, made_by)
+                    on_tick()
+        finally:
+            torch.set_num_threads(n_threads)
 
 
 def count_cores() -> int:

@@ -19,7 +19,7 @@ from ruler.data import DATASETS, locate
 from ruler.experiment.cell import Outcome, Workplace, run_job
 from ruler.experiment.executors.local import MOST_DEATHS, count_cores
 from ruler.experiment.grid import Cell, Job
-from ruler.experiment.provenance import Provenance, describe_process
+from ruler.experiment.rows import Provenance, describe_process
 from ruler.experiment.store import ResultStore
 
 MOST_LOST_NODES = 10
@@ -78,12 +78,7 @@ class RayExecutor:
             check_number(self.n_jobs, "jobs", minimum=1, is_whole=True)
 
     def run(
-        self,
-        jobs: Sequence[Job],
-        workplace: Workplace,
-        store: ResultStore,
-        *,
-        on_tick: Callable[[], None] = lambda: None,
+        self, jobs: Sequence[Job], workplace: Workplace, store: ResultStore, *, on_tick: Callable[[], None]
     ) -> None:
         """Do all jobs; see `Executor`.
 

@@ -6,27 +6,12 @@ import sys
 from ruler.core.errors import RulerError
 from ruler.core.registry import Registry
 
-BENCHMARKS = Registry(
-    "benchmark",
-    {
-        name: name
-        for name in (
-            *(
-                "peers",
-                "cuda",
-                "document",
-                "faithfulness",
-                "faithfulness_table",
-                "meta",
-                "frontier",
-                "frontier_tofu",
-                "language",
-                "precision",
-            ),
-            *("scaling", "shards", "studies", "audits", "kinds"),
-        )
-    },
+_NAMES = (
+    *("peers", "cuda", "document", "faithfulness", "faithfulness_table", "meta", "frontier", "frontier_tofu"),
+    *("language", "precision", "scaling", "shards", "studies", "audits", "ensemble"),
 )
+BENCHMARKS = Registry("benchmark", {**{name: name for name in _NAMES}, "kinds": "search"})
+"""Name -> the module that holds it."""
 
 
 def main() -> None:

@@ -11,12 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.measure import describe_machine, read_peak_mb, run_apart
+from benchmarks.measure import describe_machine, read_peak_mb, run_apart, save_numbers
 from benchmarks.shards import Rows
 from ruler.auditing.audit import audit_evidence
 from ruler.auditing.gather import gather_evidence
 from ruler.auditing.settings import AuditSettings
-from ruler.core.files import write_atomically
 from ruler.core.optional import load_optional
 from ruler.core.types import Neighbors
 from ruler.neighbors import find_neighbors
@@ -69,10 +68,6 @@ class AuditTiming:
     elapsed_s: float
     peak_mb: float
     verdict: str
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        return asdict(self)
 
 
 def time_audit(case: Case) -> AuditTiming:
@@ -148,12 +143,11 @@ def main() -> None:
     known = json.loads(chosen.json.read_text(encoding="utf-8")) if chosen.json.exists() else {}
     timings = {json.dumps(one["case"]): one for one in known.get("audits", ())}
     for number in chosen.cases:
-        found = time_audit(CASES[number]).as_dict()
+        found = asdict(time_audit(CASES[number]))
         timings[json.dumps(found["case"])] = found
         print(json.dumps(found), flush=True)
         ordered = sorted(timings.values(), key=lambda one: (one["case"]["n_rows"], one["case"]["width"]))
-        numbers = known | {"machine": describe_machine(), "audits": ordered}
-        write_atomically(chosen.json, json.dumps(numbers, indent=2) + "\n")
+        save_numbers(chosen.json, known | {"machine": describe_machine(), "audits": ordered})
     if chosen.figure:
         draw_stages(timings.values(), chosen.figure)
 

@@ -1,17 +1,15 @@
 """Neighbour search on a CUDA device against its own first pass, and against chunked products and top-k in torch."""
 
 import argparse
-import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measure import describe_machine
+from benchmarks.measure import save_each
 from benchmarks.search import Case, Timing, make_rows
 from ruler.core.determinism import full_precision
-from ruler.core.files import write_atomically
 from ruler.core.optional import load_optional
 from ruler.neighbors import find_neighbors
 from ruler.neighbors.cuda.engine import load_rows
@@ -139,39 +137,14 @@ def measure_product(torch: Any, size: int = 8192) -> float:
     return 2.0 * 10 * size**3 / elapsed_s
 
 
-def describe_device() -> dict[str, Any]:
-    """What the numbers of a GPU depend on, beside the machine it is in."""
-    from importlib import metadata
-
-    torch = load_optional("torch", "the CUDA benchmark")
-    found = {"gpu": torch.cuda.get_device_name(), "cuda": torch.version.cuda}
-    try:
-        return {**found, "triton": metadata.version("triton")}
-    except metadata.PackageNotFoundError:
-        return found
-
-
 def main() -> None:
     """`python -m benchmarks.cuda --json FILE`: the part of `make bench` that a GPU runs."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--json", type=Path, required=True, help="write all numbers to this file")
     parser.add_argument("--kinds", action="store_true", help="time kinds of rows beside rectified ones instead")
     chosen = parser.parse_args()
-    path = chosen.json
-    if chosen.kinds:
-        kinds = []
-        for found in time_kinds(KINDS):
-            kinds.append(found)
-            print(json.dumps(found), flush=True)
-            numbers = {"machine": describe_machine() | describe_device(), "cuda_kinds": kinds}
-            write_atomically(path, (json.dumps(numbers, indent=2) + "\n").encode())
-        return
-    timings = []
-    for timing in time_on_cuda():
-        timings.append(timing.as_dict())
-        print(json.dumps(timings[-1]), flush=True)
-    numbers = {"machine": describe_machine() | describe_device(), "search": timings}
-    write_atomically(path, (json.dumps(numbers, indent=2) + "\n").encode())
+    timings, key = (time_kinds(KINDS), "cuda_kinds") if chosen.kinds else (time_on_cuda(), "search")
+    save_each(timings, chosen.json, key, has_gpu=True)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 import argparse
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -113,193 +113,129 @@ Few seeds make wide intervals: look at the differences themselves too.
 """
 
 
-def write_document(benches: Sequence[Mapping[str, Any]], path: Path) -> None:
+Row = Mapping[str, Any]
+Columns = Mapping[str, str | Callable[[Row], str]]
+"""Heading -> what stands below it: a format of the row's numbers, or a function of the row."""
+
+SEARCH: Columns = {
+    "data": "{kind}",
+    "rows": "{n_rows:,}",
+    "width": "{width}",
+    "engine": "{engine}",
+    "seconds": "{elapsed_s:.2f}",
+    "RULER is faster by": "{speedup:.2f}x",
+    "extra MB": "{extra_mb:.0f}",
+    "peaks": "{sgemm_share:.2f}",
+}
+_ON_CUDA: Columns = {
+    "rows": "{n_rows:,}",
+    "width": "{width}",
+    "engine": "{engine}",
+    "seconds": "{elapsed_s:.2f}",
+    "TFLOP/s": "{tflops:.0f}",
+    "of peak": "{peak_share:.2f}",
+    "over first pass": lambda row: f"{row['over_first_pass']:.2f}x" if row["over_first_pass"] else "",
+    "RULER is faster by": "{speedup:.2f}x",
+    "MB": "{extra_mb:.0f}",
+}
+PROTOCOL: Columns = {
+    "dataset": "{dataset}",
+    "plain seconds": "{plain_s:.1f}",
+    "RULER seconds": "{ruler_s:.1f}",
+    "RULER is faster by": "{speedup:.1f}x",
+}
+_OF_KINDS: Columns = {
+    "data": "{kind}",
+    "rows": "{n_rows:,}",
+    "RULER s": "{ruler_s:.2f}",
+    "rows as they stand s": "{plain_s:.2f}",
+    "faiss s": "{faiss_s:.2f}",
+    "limit s": "{limit_s:.2f}",
+    "faster than faiss by": lambda row: f"{row['faiss_s'] / row['ruler_s']:.2f}x",
+    "extra MB": "{extra_mb:.0f}",
+    "exact": lambda row: {True: "yes", False: "NO", None: ""}[row["is_exact"]],
+}
+_OF_CUDA_KINDS: Columns = {
+    "data": "{kind}",
+    "rows": "{n_rows:,}",
+    "width": "{width}",
+    "seconds": "{elapsed_s:.3f}",
+    "over rectified rows": "{over_rectified:.1f}x",
+    "MB": "{extra_mb:.0f}",
+}
+_OF_AUDITS: Columns = {
+    "records": "{case[n_rows]:,}",
+    "width": "{case[width]}",
+    "forget": "{case[n_side]:,}",
+    "M4 ranks among": lambda row: _name_reference(row["case"]),
+    **{f"{stage} s": f"{{stages_s[{stage}]:.1f}}" for stage in ("read", "search", "statistics", "save")},
+    "together s": lambda row: f"{sum(row['stages_s'].values()):.1f}",
+    "peak GB": lambda row: f"{row['peak_mb'] / 1024:.2f}",
+}
+_OF_SHARDS: Columns = {
+    "retain records": "{n_rows:,}",
+    "width": "{width}",
+    "forget records": "{n_side:,}",
+    "M4 ranks among": lambda row: _name_reference(row),
+    "took": lambda row: f"{row['elapsed_s'] / 60:.1f} min",
+    "peak GB": lambda row: f"{row['peak_mb'] / 1024:.2f}",
+}
+_OF_STUDIES: Columns = {"study": "{study}", "device": "{device}", "cells": "{n_cells:,}", "seconds": "{elapsed_s:.0f}"}
+_SECTIONS: dict[str, tuple[str, Columns]] = {
+    "search": (_SEARCH, SEARCH),
+    "search on cuda": (_CUDA, _ON_CUDA),
+    "protocol": (_PROTOCOL, PROTOCOL),
+    "kinds": (_KINDS, _OF_KINDS),
+    "cuda_kinds": (_CUDA_KINDS, _OF_CUDA_KINDS),
+    "audits": (_AUDITS, _OF_AUDITS),
+    "shards": (_SHARDS, _OF_SHARDS),
+    "studies": (_STUDIES, _OF_STUDIES),
+}
+"""Key of the numbers -> text and table, in the order of the page."""
+
+
+def write_document(benches: Sequence[Row], path: Path) -> None:
     """Write the page from the numbers of one or more machines."""
     parts = [_TITLE]
     precisions = [bench for bench in benches if bench.get("precision")]
     for bench in (bench for bench in benches if bench not in precisions):
-        machine = _name_machine(bench)
-        on_cuda = [row for row in bench.get("search", ()) if "CUDA" in row["kind"]]
-        on_cpu = [row for row in bench.get("search", ()) if "CUDA" not in row["kind"]]
-        for text, rows, table in ((_SEARCH, on_cpu, _search_table), (_CUDA, on_cuda, _cuda_table)):
-            if rows:
-                parts += [text, f"Machine: {machine}.", table(rows)]
-        if bench.get("protocol"):
-            parts += [_PROTOCOL, f"Machine: {machine}.", _protocol_table(bench["protocol"])]
-        for key, text, draw in (
-            ("kinds", _KINDS, _kinds_table),
-            ("cuda_kinds", _CUDA_KINDS, _cuda_kinds_table),
-            ("audits", _AUDITS, _audits_table),
-            ("shards", _SHARDS, _shards_table),
-            ("studies", _STUDIES, _studies_table),
-        ):
-            if bench.get(key):
-                parts += [text, f"Machine: {machine}.", draw(bench[key])]
+        searches = bench.get("search", ())
+        numbers = dict(bench) | {"search": [row for row in searches if "CUDA" not in row["kind"]]}
+        numbers["search on cuda"] = [row for row in searches if "CUDA" in row["kind"]]
+        if len(studies := bench.get("studies", ())) > 1:
+            whole = {name: sum(row[name] for row in studies) for name in ("n_cells", "elapsed_s")}
+            numbers["studies"] = [*studies, {"study": "together", "device": ""} | whole]
+        for key, (text, columns) in _SECTIONS.items():
+            if numbers.get(key):
+                parts += [text, f"Machine: {_name_machine(bench)}.", _table(columns, numbers[key])]
         parts += [f"{note}\n" for note in bench.get("notes", ())]
     parts += _describe_precisions(precisions)
     write_atomically(path, "\n".join(parts).encode())
 
 
-def _name_machine(bench: Mapping[str, Any]) -> str:
+def list_cells(columns: Columns, row: Row) -> list[str]:
+    """The cells of a row.
+
+    Example:
+        >>> list_cells({"rows": "{n_rows:,}", "half": lambda row: str(row["n_rows"] // 2)}, {"n_rows": 5000})
+        ['5,000', '2500']
+    """
+    return [cell.format_map(row) if isinstance(cell, str) else cell(row) for cell in columns.values()]
+
+
+def _table(columns: Columns, rows: Iterable[Row]) -> str:
+    return "\n".join(["", *markdown_table(tuple(columns), (list_cells(columns, row) for row in rows)), ""])
+
+
+def _name_machine(bench: Row) -> str:
     return ", ".join(f"{key} {value}" for key, value in bench["machine"].items())
 
 
-def _search_table(rows: Iterable[Mapping[str, Any]]) -> str:
-    header = ("data", "rows", "width", "engine", "seconds", "RULER is faster by", "extra MB", "peaks")
-    return _table(
-        header,
-        [
-            (
-                row["kind"],
-                f"{row['n_rows']:,}",
-                str(row["width"]),
-                row["engine"],
-                f"{row['elapsed_s']:.2f}",
-                f"{row['speedup']:.2f}x",
-                f"{row['extra_mb']:.0f}",
-                f"{row['sgemm_share']:.2f}",
-            )
-            for row in rows
-        ],
-    )
+def _name_reference(row: Row) -> str:
+    return "all" if row["n_reference"] is None else f"{row['n_reference']:,}"
 
 
-def _kinds_table(rows: Iterable[Mapping[str, Any]]) -> str:
-    header = (
-        "data",
-        "rows",
-        "RULER s",
-        "rows as they stand s",
-        "faiss s",
-        "limit s",
-        "faster than faiss by",
-        "extra MB",
-        "exact",
-    )
-    return _table(
-        header,
-        [
-            (
-                row["kind"],
-                f"{row['n_rows']:,}",
-                *(f"{row[name]:.2f}" for name in ("ruler_s", "plain_s", "faiss_s", "limit_s")),
-                f"{row['faiss_s'] / row['ruler_s']:.2f}x",
-                f"{row['extra_mb']:.0f}",
-                {True: "yes", False: "NO", None: ""}[row["is_exact"]],
-            )
-            for row in rows
-        ],
-    )
-
-
-def _cuda_kinds_table(rows: Iterable[Mapping[str, Any]]) -> str:
-    header = ("data", "rows", "width", "seconds", "over rectified rows", "MB")
-    return _table(
-        header,
-        [
-            (
-                row["kind"],
-                f"{row['n_rows']:,}",
-                str(row["width"]),
-                f"{row['elapsed_s']:.3f}",
-                f"{row['over_rectified']:.1f}x",
-                f"{row['extra_mb']:.0f}",
-            )
-            for row in rows
-        ],
-    )
-
-
-def _audits_table(rows: Iterable[Mapping[str, Any]]) -> str:
-    header = (
-        "records",
-        "width",
-        "forget",
-        "M4 ranks among",
-        "read s",
-        "search s",
-        "statistics s",
-        "save s",
-        "together s",
-        "peak GB",
-    )
-    return _table(
-        header,
-        [
-            (
-                f"{row['case']['n_rows']:,}",
-                str(row["case"]["width"]),
-                f"{row['case']['n_side']:,}",
-                "all" if row["case"]["n_reference"] is None else f"{row['case']['n_reference']:,}",
-                *(f"{row['stages_s'][stage]:.1f}" for stage in ("read", "search", "statistics", "save")),
-                f"{sum(row['stages_s'].values()):.1f}",
-                f"{row['peak_mb'] / 1024:.2f}",
-            )
-            for row in rows
-        ],
-    )
-
-
-def _cuda_table(rows: Iterable[Mapping[str, Any]]) -> str:
-    header = ("rows", "width", "engine", "seconds", "TFLOP/s", "of peak", "over first pass", "RULER is faster by", "MB")
-    return _table(
-        header,
-        [
-            (
-                f"{row['n_rows']:,}",
-                str(row["width"]),
-                row["engine"],
-                f"{row['elapsed_s']:.2f}",
-                f"{row['tflops']:.0f}",
-                f"{row['peak_share']:.2f}",
-                f"{row['over_first_pass']:.2f}x" if row["over_first_pass"] else "",
-                f"{row['speedup']:.2f}x",
-                f"{row['extra_mb']:.0f}",
-            )
-            for row in rows
-        ],
-    )
-
-
-def _protocol_table(rows: Iterable[Mapping[str, Any]]) -> str:
-    header = ("dataset", "plain seconds", "RULER seconds", "RULER is faster by")
-    cells = [(r["dataset"], f"{r['plain_s']:.1f}", f"{r['ruler_s']:.1f}", f"{r['speedup']:.1f}x") for r in rows]
-    return _table(header, cells)
-
-
-def _shards_table(rows: Iterable[Mapping[str, Any]]) -> str:
-    header = (
-        "retain records",
-        "width",
-        "forget records",
-        "M4 ranks among",
-        "took",
-        "peak GB",
-    )
-    return _table(
-        header,
-        [
-            (
-                f"{row['n_rows']:,}",
-                str(row["width"]),
-                f"{row['n_side']:,}",
-                "all" if row["n_reference"] is None else f"{row['n_reference']:,}",
-                f"{row['elapsed_s'] / 60:.1f} min",
-                f"{row['peak_mb'] / 1024:.2f}",
-            )
-            for row in rows
-        ],
-    )
-
-
-def _studies_table(rows: Sequence[Mapping[str, Any]]) -> str:
-    header = ("study", "device", "cells", "seconds")
-    cells = [(r["study"], r["device"], f"{r['n_cells']:,}", f"{r['elapsed_s']:.0f}") for r in rows]
-    total = ("together", "", f"{sum(r['n_cells'] for r in rows):,}", f"{sum(r['elapsed_s'] for r in rows):.0f}")
-    return _table(header, [*cells, total] if len(rows) > 1 else cells)
-
-
-def _describe_precisions(benches: Sequence[Mapping[str, Any]]) -> list[str]:
+def _describe_precisions(benches: Sequence[Row]) -> list[str]:
     """One section for all machines that compared precisions; none where none did."""
     parts = [_PRECISION] if benches else []
     for bench in benches:
@@ -314,7 +250,7 @@ def _describe_precisions(benches: Sequence[Mapping[str, Any]]) -> list[str]:
     return parts
 
 
-def _sum_up_precisions(rows: Sequence[Mapping[str, Any]]) -> str:
+def _sum_up_precisions(rows: Sequence[Row]) -> str:
     done = [row for row in rows if row["conclusion"] != "not measured"]
     shifts = [row[name] for row in done for name in ("m4", "m2") if row[name]]
     n_apart = sum(not shift["low"] <= 0 <= shift["high"] for shift in shifts)
@@ -328,32 +264,30 @@ def _sum_up_precisions(rows: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _precision_table(rows: Iterable[Mapping[str, Any]]) -> str:
+def _precision_table(rows: Iterable[Row]) -> str:
     header = (
         *("dataset", "model", "forget", "method", "seeds"),
         *("M4 float32", "M4 bfloat16", "difference", "seed SD", "M4 reads"),
         *("M2 float32", "M2 bfloat16", "difference", "seed SD"),
         *("test accuracy", "verdicts", "faster by", "conclusion"),
     )
-    return _table(
-        header,
-        [
-            (
-                *(row["dataset"], row["architecture"], _name_forget(row), row["method"], str(row["n_seeds"])),
-                *_shift_cells(row["m4"], 3),
-                " / ".join(dict.fromkeys(row["readings"])),
-                *(_shift_cells(row["m2"], 4) if row["m2"] else ("",) * 4),
-                " / ".join(f"{value:.3f}" for value in row["test_accuracy"]["means"]),
-                " / ".join(dict.fromkeys(row["verdicts"])),
-                f"{row['speedup']:.2f}x" if row["speedup"] else "",
-                row["conclusion"],
-            )
-            for row in rows
-        ],
-    )
+    cells = [
+        (
+            *(row["dataset"], row["architecture"], _name_forget(row), row["method"], str(row["n_seeds"])),
+            *_shift_cells(row["m4"], 3),
+            " / ".join(dict.fromkeys(row["readings"])),
+            *(_shift_cells(row["m2"], 4) if row["m2"] else ("",) * 4),
+            " / ".join(f"{value:.3f}" for value in row["test_accuracy"]["means"]),
+            " / ".join(dict.fromkeys(row["verdicts"])),
+            f"{row['speedup']:.2f}x" if row["speedup"] else "",
+            row["conclusion"],
+        )
+        for row in rows
+    ]
+    return "\n".join(["", *markdown_table(header, cells), ""])
 
 
-def _name_forget(row: Mapping[str, Any]) -> str:
+def _name_forget(row: Row) -> str:
     return f"{row['forget_fraction']:.0%}" if row["forget_choice"] == "random" else row["forget_choice"]
 
 
@@ -361,10 +295,6 @@ def _shift_cells(shift: Mapping[str, Any], n_digits: int) -> tuple[str, ...]:
     single, half = (f"{value:.{n_digits}f}" for value in shift["means"])
     interval = f"[{shift['low']:+.{n_digits}f}, {shift['high']:+.{n_digits}f}]"
     return single, half, f"{shift['difference']:+.{n_digits}f} {interval}", f"{shift['seed_sd']:.{n_digits}f}"
-
-
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    return "\n".join(["", *markdown_table(header, rows), ""])
 
 
 def main() -> None:

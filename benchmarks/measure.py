@@ -1,15 +1,17 @@
-"""Time and peak memory of a call, each in a process of its own so that none inherits another's memory."""
+"""Time and peak memory of a call, in a process of its own so that none inherits another's memory; numbers to JSON."""
 
 import contextlib
+import json
 import multiprocessing
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ruler.core.files import write_atomically
 from ruler.core.optional import load_optional
 
 T = TypeVar("T")
@@ -76,8 +78,8 @@ def _read_status(field: str) -> float:
     return next(float(line.split()[1]) / 1024 for line in lines if line.startswith(field + ":"))
 
 
-def describe_machine() -> dict[str, Any]:
-    """What the numbers depend on: processor, cores, versions, and the commit where RULER is a checkout."""
+def describe_machine(*, has_gpu: bool = False) -> dict[str, Any]:
+    """What the numbers depend on: processor, cores, versions, the commit where RULER is a checkout, perhaps the GPU."""
     import platform
     from importlib import metadata
 
@@ -87,21 +89,40 @@ def describe_machine() -> dict[str, Any]:
     with contextlib.suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         processor = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), processor)
-    versions = {}
-    for package in ("numpy", "torch", "faiss-cpu", "scikit-learn"):
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            versions[package] = metadata.version(package)
     run = describe_process("cpu")
-    return {
+    found = {
         "ruler": run.ruler_version if run.commit is None else f"{run.ruler_version} ({run.commit})",
         "processor": processor,
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "python": platform.python_version(),
-        **versions,
     }
+    packages = ["numpy", "torch", "faiss-cpu", "scikit-learn"]
+    if has_gpu:
+        torch = load_optional("torch", "the benchmark")
+        found |= {"gpu": torch.cuda.get_device_name(), "cuda": torch.version.cuda}
+        packages.append("triton")
+    for package in packages:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[package] = metadata.version(package)
+    return found
 
 
 def has_cuda() -> bool:
     """Whether torch finds a device here."""
     found: bool = load_optional("torch", "the benchmark").cuda.is_available()
     return found
+
+
+def save_numbers(path: Path, numbers: Mapping[str, Any]) -> None:
+    """Write numbers, dataclasses among them, as JSON."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, json.dumps(numbers, indent=2, default=asdict) + "\n")
+
+
+def save_each(timings: Iterable[Any], path: Path, key: str, *, has_gpu: bool = False) -> None:
+    """Print every timing as it comes, and write all so far: a run that is cut short keeps what it has."""
+    machine, found = describe_machine(has_gpu=has_gpu), []
+    for timing in timings:
+        found.append(timing)
+        print(json.dumps(timing, default=asdict), flush=True)
+        save_numbers(path, {"machine": machine, key: found})

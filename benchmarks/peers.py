@@ -1,7 +1,6 @@
 """`python -m benchmarks`: search and the paper's protocol against what a user would run instead, in one run."""
 
 import argparse
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,8 +10,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import cuda, measure, protocol, search, shards, studies
+from benchmarks.document import PROTOCOL, SEARCH, Columns, list_cells
 from ruler.core.errors import RulerError
-from ruler.core.files import write_atomically
 
 QUICK_SETS = ("breast_cancer",)
 SETS = ("breast_cancer", "phoneme", "magic")
@@ -30,10 +29,17 @@ def compare_peers(*, is_quick: bool = False, json_file: Path | None = None) -> N
     console = Console()
     if not console.is_terminal:  # a pipe has no width: never cut what a script reads
         console = Console(width=140)
-    machine = measure.describe_machine()
-    table = _table(machine)
-    timings: list[dict[str, Any]] = []
+    has_gpu = measure.has_cuda()
+    machine = measure.describe_machine(has_gpu=has_gpu)
+    title = f"nearest other row of every row, {machine['processor']}, {machine['cores']} cores"
+    table = _make_table(title, SEARCH, n_words=4)
+    timings: list[Any] = []
     numbers: dict[str, Any] = {"machine": machine, "search": timings}
+
+    def save() -> None:
+        if json_file is not None:
+            measure.save_numbers(json_file, numbers)
+
     without_sklearn = tuple(name for name in search.ENGINES if "scikit" not in name)
     runs = [(search.SIZES, tuple(search.ENGINES)), (search.KINDS, without_sklearn), (search.LARGE, without_sklearn[:2])]
     if is_quick:
@@ -41,38 +47,34 @@ def compare_peers(*, is_quick: bool = False, json_file: Path | None = None) -> N
     with console.status("measuring ..."):
         for cases, engines in runs:
             for timing in search.time_cases(cases, engines):
-                timings.append(timing.as_dict())
-                table.add_row(*_row(timings[-1]), end_section=timing.engine == engines[-1])
-                _save(numbers, json_file)
-        if measure.has_cuda():
-            machine |= cuda.describe_device()
-            for timing in cuda.time_on_cuda():
-                timings.append(timing.as_dict())
-                table.add_row(*_row(timings[-1]))
-                _save(numbers, json_file)
+                timings.append(timing)
+                table.add_row(*list_cells(SEARCH, vars(timing)), end_section=timing.engine == engines[-1])
+                save()
+        for timing in cuda.time_on_cuda() if has_gpu else ():
+            timings.append(timing)
+            table.add_row(*list_cells(SEARCH, vars(timing)))
+            save()
     console.print(table)
     with console.status("measuring ..."):
-        numbers["protocol"] = [found.as_dict() for found in protocol.time_protocol(QUICK_SETS if is_quick else SETS)]
-    console.print(_draw_protocol(numbers["protocol"]))
-    _save(numbers, json_file)
-    for part in () if is_quick else _time_longer(console):
-        _save(numbers | part, json_file)
+        numbers["protocol"] = list(protocol.time_protocol(QUICK_SETS if is_quick else SETS))
+    shown = _make_table("two seeds, three fractions, four methods: from training to metrics", PROTOCOL, n_words=1)
+    for found in numbers["protocol"]:
+        shown.add_row(*list_cells(PROTOCOL, vars(found)))
+    console.print(shown)
+    save()
+    for part in () if is_quick else _time_longer(console, has_gpu=has_gpu):
+        numbers |= part
+        save()
 
 
-def _save(numbers: dict[str, Any], path: Path | None) -> None:
-    if path is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, json.dumps(numbers, indent=2) + "\n")
-
-
-def _time_longer(console: Console) -> Iterator[dict[str, list[dict[str, Any]]]]:
+def _time_longer(console: Console, *, has_gpu: bool) -> Iterator[dict[str, list[Any]]]:
     """Time an audit of shards and, on a GPU, whole studies; yield all numbers so far after each."""
     with console.status("auditing three million rows ..."):
         audit = shards.time_shards()
     console.print(f"audit of {audit.n_rows:,} rows in shards: {audit.elapsed_s:.0f} s")
-    known: dict[str, list[dict[str, Any]]] = {"shards": [audit.as_dict()], "studies": []}
+    known: dict[str, list[Any]] = {"shards": [audit], "studies": []}
     yield known
-    for name in studies.TABULAR if measure.has_cuda() else ():
+    for name in studies.TABULAR if has_gpu else ():
         with console.status(f"reproducing {name} ..."), TemporaryDirectory() as folder:
             try:
                 (timing,) = studies.time_studies((name,), "cuda", Path(folder))
@@ -80,40 +82,16 @@ def _time_longer(console: Console) -> Iterator[dict[str, list[dict[str, Any]]]]:
                 console.print(f"ruler reproduce {name}: left out. {error}")
                 continue
         console.print(f"ruler reproduce {name}: {timing.n_cells:,} cells in {timing.elapsed_s:.0f} s")
-        known["studies"].append(timing.as_dict())
+        known["studies"].append(timing)
         yield known
 
 
-def _draw_protocol(timings: list[dict[str, Any]]) -> Table:
-    table = Table("dataset", title="two seeds, three fractions, four methods: from training to metrics")
-    for heading in ("plain seconds", "ruler seconds", "RULER is faster by"):
-        table.add_column(heading, justify="right")
-    for found in timings:
-        table.add_row(
-            found["dataset"], f"{found['plain_s']:.1f}", f"{found['ruler_s']:.1f}", f"{found['speedup']:.1f}x"
-        )
+def _make_table(title: str, columns: Columns, *, n_words: int) -> Table:
+    """An empty table, whose columns after so many hold numbers."""
+    table = Table(title=title)
+    for place, heading in enumerate(columns):
+        table.add_column(heading, justify="left" if place < n_words else "right")
     return table
-
-
-def _table(machine: dict[str, Any]) -> Table:
-    title = f"nearest other row of every row, {machine['processor']}, {machine['cores']} cores"
-    table = Table("data", "rows", "width", "engine", title=title)
-    for heading in ("seconds", "RULER faster by", "extra MB", "sgemm peaks"):
-        table.add_column(heading, justify="right")
-    return table
-
-
-def _row(timing: dict[str, Any]) -> list[str]:
-    return [
-        timing["kind"],
-        f"{timing['n_rows']:,}",
-        str(timing["width"]),
-        timing["engine"],
-        f"{timing['elapsed_s']:.2f}",
-        f"{timing['speedup']:.2f}x",
-        f"{timing['extra_mb']:.0f}",
-        f"{timing['sgemm_share']:.2f}",
-    ]
 
 
 def main() -> None:

@@ -1,18 +1,15 @@
 """The same models trained and unlearned in float32 and in bfloat16: does the precision change what is concluded?"""
 
 import argparse
-import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from benchmarks.agreement import PrecisionRow, summarise
-from benchmarks.measure import describe_machine
-from benchmarks.recorded import compare_pairs, describe_pairs, read_pairs
+from benchmarks.agreement import PrecisionRow, compare_pairs, describe_pairs, read_pairs, summarise
+from benchmarks.measure import describe_machine, save_numbers
 from ruler.core.checks import check_number
 from ruler.core.errors import InputError
-from ruler.core.files import write_atomically
 from ruler.core.optional import load_optional
 from ruler.data import DATASETS
 from ruler.experiment.cell import Outcome, Workplace, run_job
@@ -138,12 +135,10 @@ def _make_job(settings: PrecisionSettings, dataset: str, architecture: str, seed
 
 def _describe(settings: PrecisionSettings) -> dict[str, Any]:
     torch = load_optional("torch", "comparing precisions")
-    machine = describe_machine() | {"threads": torch.get_num_threads()}
-    if settings.device == "cpu":
-        return machine
-    from benchmarks.cuda import describe_device
-
-    return machine | describe_device() | {"float32 convolutions": "TF32" if torch.backends.cudnn.allow_tf32 else "full"}
+    machine = describe_machine(has_gpu=settings.device != "cpu") | {"threads": torch.get_num_threads()}
+    if settings.device != "cpu":
+        machine["float32 convolutions"] = "TF32" if torch.backends.cudnn.allow_tf32 else "full"
+    return machine
 
 
 def main() -> None:
@@ -164,7 +159,7 @@ def main() -> None:
     path, device, results = options.pop("json"), options.pop("device"), options.pop("results")
     if results is not None:
         recorded = read_pairs(results)
-        _save(path, describe_pairs(recorded), compare_pairs(recorded))
+        save_numbers(path, {"machine": describe_pairs(recorded), "precision": compare_pairs(recorded)})
         return
     given = {name: tuple(v) if isinstance(v, list) else v for name, v in options.items() if v is not None}
     settings = replace(DEFAULTS[device], **_widen(given))
@@ -172,13 +167,8 @@ def main() -> None:
     for row in compare_precisions(settings, on_job=lambda line: print(line, flush=True)):
         name = row.dataset, row.architecture, row.method
         rows[name] = row
-        _save(path, _describe(settings), rows.values())
+        save_numbers(path, {"machine": _describe(settings), "precision": [*rows.values()]})
         print(f"{' '.join(name)}, {row.n_seeds} seeds: {row.conclusion}", flush=True)
-
-
-def _save(path: Path, machine: dict[str, Any], rows: Iterable[PrecisionRow]) -> None:
-    numbers = {"machine": machine, "precision": [row.as_dict() for row in rows]}
-    write_atomically(path, json.dumps(numbers, indent=2) + "\n")
 
 
 def _widen(given: dict[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import copy
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +37,6 @@ class ProtocolTiming:
     plain_s: float
     ruler_s: float
     speedup: float
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        return asdict(self)
 
 
 def time_protocol(datasets: tuple[str, ...]) -> Iterator[ProtocolTiming]:

@@ -9,14 +9,14 @@ import json
 import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.optimize import nnls
 
-from benchmarks.measure import describe_machine
+from benchmarks.measure import describe_machine, save_numbers
 from ruler.core.files import write_atomically
 from ruler.core.text import markdown_table
 from ruler.core.types import FloatArray
@@ -229,9 +229,7 @@ def main() -> None:
         write_tables(json.loads(options.json.read_text(encoding="utf-8")), options.page)
         return
     known = json.loads(options.json.read_text(encoding="utf-8")) if options.json.exists() else {}
-    points = [asdict(point) for point in measure_points()]
-    numbers = {**known, "machine": describe_machine(), "points": points}
-    write_atomically(options.json, json.dumps(numbers, indent=2) + "\n")
+    save_numbers(options.json, {**known, "machine": describe_machine(), "points": [*measure_points()]})
 
 
 if __name__ == "__main__":

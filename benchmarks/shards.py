@@ -1,19 +1,16 @@
 """An audit of more rows than one would load: how long, and how much memory."""
 
 import argparse
-import json
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
 
-from benchmarks.measure import describe_machine, read_peak_mb, run_apart
+from benchmarks.measure import read_peak_mb, run_apart, save_each
 from ruler.auditing.audit import audit
 from ruler.auditing.settings import AuditSettings
-from ruler.core.files import write_atomically
 from ruler.core.types import FloatArray
 from ruler.embeddings import load_embeddings
 
@@ -42,10 +39,6 @@ class ShardsTiming:
     n_reference: int | None
     elapsed_s: float
     peak_mb: float
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        return asdict(self)
 
 
 def time_shards(
@@ -115,12 +108,8 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=WIDTH)
     parser.add_argument("--exact", action="store_true", help="also with M4 among all retain records: an hour or two")
     chosen = parser.parse_args()
-    timings: list[dict[str, Any]] = []
-    for n_reference in (N_REFERENCE, None) if chosen.exact else (N_REFERENCE,):
-        timings.append(time_shards(chosen.rows, chosen.width, n_reference).as_dict())
-        print(json.dumps(timings[-1]), flush=True)
-        numbers = {"machine": describe_machine(), "shards": timings}
-        write_atomically(chosen.json, json.dumps(numbers, indent=2) + "\n")
+    asked = (N_REFERENCE, None) if chosen.exact else (N_REFERENCE,)
+    save_each((time_shards(chosen.rows, chosen.width, one) for one in asked), chosen.json, "shards")
 
 
 if __name__ == "__main__":

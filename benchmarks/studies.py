@@ -1,21 +1,19 @@
 """`ruler reproduce` from its first import to its last table, study by study."""
 
 import argparse
-import json
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
-from benchmarks.measure import describe_machine
+from benchmarks.measure import save_each
 from ruler.core.errors import InputError, RulerError
-from ruler.core.files import cache_folder, write_atomically
+from ruler.core.files import cache_folder
 from ruler.core.registry import Registry
 from ruler.data import load_tabular
 from ruler.experiment.store import load_results
@@ -33,10 +31,6 @@ class StudyTiming:
     device: str
     n_cells: int
     elapsed_s: float
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        return asdict(self)
 
 
 def time_studies(names: Sequence[str], device: str, out: Path, options: Sequence[str] = ()) -> Iterator[StudyTiming]:
@@ -87,17 +81,9 @@ def main() -> None:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
     parser.add_argument("--out", type=Path, help="keep the studies' results in this folder")
     chosen = parser.parse_args()
-    machine = describe_machine()
-    if chosen.device == "cuda":
-        from benchmarks.cuda import describe_device
-
-        machine |= describe_device()
-    timings: list[dict[str, Any]] = []
     with TemporaryDirectory() as folder:
-        for timing in time_studies(chosen.studies, chosen.device, chosen.out or Path(folder)):
-            timings.append(timing.as_dict())
-            print(json.dumps(timings[-1]), flush=True)
-            write_atomically(chosen.json, json.dumps({"machine": machine, "studies": timings}, indent=2) + "\n")
+        timings = time_studies(chosen.studies, chosen.device, chosen.out or Path(folder))
+        save_each(timings, chosen.json, "studies", has_gpu=chosen.device == "cuda")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks.audits import AuditTiming, Case
 from benchmarks.cuda import CudaTiming
 from benchmarks.document import write_document
-from benchmarks.kinds import KindTiming
-from benchmarks.search import Timing
+from benchmarks.search import KindTiming, Timing
 from benchmarks.shards import ShardsTiming
 from benchmarks.studies import StudyTiming
 
@@ -18,23 +18,23 @@ def test_the_page_holds_every_measured_number(tmp_path):
     benches = [
         {
             "machine": {"processor": "abacus", "cores": 2},
-            "search": [cpu.as_dict()],
+            "search": [asdict(cpu)],
             "protocol": [{"dataset": "phoneme", "plain_s": 30.0, "ruler_s": 10.0, "speedup": 3.0}],
         },
-        {"machine": {"processor": "loom"}, "search": [gpu.as_dict(), first.as_dict()], "notes": ["Woven once."]},
+        {"machine": {"processor": "loom"}, "search": [asdict(gpu), asdict(first)], "notes": ["Woven once."]},
         {
             "machine": {"processor": "mill"},
-            "shards": [ShardsTiming(3_000_000, 128, 10_000, None, 660.0, 2048.0).as_dict()],
+            "shards": [asdict(ShardsTiming(3_000_000, 128, 10_000, None, 660.0, 2048.0))],
             "studies": [
-                StudyTiming("primary", "cuda", 1800, 39.5).as_dict(),
-                StudyTiming("oracle-null", "cuda", 450, 8.0).as_dict(),
+                asdict(StudyTiming("primary", "cuda", 1800, 39.5)),
+                asdict(StudyTiming("oracle-null", "cuda", 450, 8.0)),
             ],
-            "kinds": [KindTiming("collapsed", 20_000, 128, 0.8, 1.7, 1.4, 0.4, 60.0, True).as_dict()],
+            "kinds": [asdict(KindTiming("collapsed", 20_000, 128, 0.8, 1.7, 1.4, 0.4, 60.0, True))],
             "cuda_kinds": [
                 {"kind": "tight classes", "n_rows": 200_000, "width": 768}
                 | {"elapsed_s": 0.2, "over_rectified": 2.5, "extra_mb": 900.0}
             ],
-            "audits": [AuditTiming(Case(10_000, 128, 1000), stages, 6.4, 512.0, "erased").as_dict()],
+            "audits": [asdict(AuditTiming(Case(10_000, 128, 1000), stages, 6.4, 512.0, "erased"))],
         },
     ]
     write_document(benches, tmp_path / "page.md")

@@ -51,7 +51,8 @@ def test_the_whole_bench_holds_shards_and_on_a_gpu_studies(tmp_path, monkeypatch
     monkeypatch.setattr(shards, "time_shards", lambda: shards.ShardsTiming(3_000_000, 128, 9, 5, 110.0, 50.0))
     monkeypatch.setattr(measure, "has_cuda", lambda: with_gpu)
     monkeypatch.setattr(cuda, "time_on_cuda", lambda: iter(()))
-    monkeypatch.setattr(cuda, "describe_device", lambda: {"gpu": "loom"})
+    machine = {"processor": "abacus", "cores": 2} | ({"gpu": "loom"} if with_gpu else {})
+    monkeypatch.setattr(measure, "describe_machine", lambda has_gpu: machine)
 
     def time_studies(names, device, out):
         if "minibatch" in names:

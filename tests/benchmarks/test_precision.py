@@ -1,6 +1,7 @@
 import json
 import os
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -64,7 +65,7 @@ def test_a_failed_cell_is_told_of(tmp_path: Path) -> None:
     half[1] = Outcome(half[1].cell, None, 1.0, "DivergedError: loss must stay finite")
     row = summarise({"float32": single, "bfloat16": half})
     assert row.conclusion == "not measured"
-    write_document([{"machine": {}, "precision": [row.as_dict()]}], tmp_path / "page.md")
+    write_document([{"machine": {}, "precision": [asdict(row)]}], tmp_path / "page.md")
     page = (tmp_path / "page.md").read_text()
     assert "Failed: svhn, tabular_mlp, scrub, bfloat16: DivergedError: loss must stay finite" in page
     assert "M4 reads the same in 0 of 1 rows; 0 of 0 intervals" in page
@@ -72,7 +73,7 @@ def test_a_failed_cell_is_told_of(tmp_path: Path) -> None:
 
 def test_two_machines_share_a_section(tmp_path: Path) -> None:
     pair = (make_outcomes(name, *m4, elapsed_s=4.0) for name, m4 in (("float32", (0.2, 0.3)), ("bfloat16", (0.3, 0.4))))
-    row = summarise(dict(zip(("float32", "bfloat16"), pair, strict=True))).as_dict()
+    row = asdict(summarise(dict(zip(("float32", "bfloat16"), pair, strict=True))))
     benches = [{"machine": {"processor": name}, "precision": [row]} for name in ("abacus", "loom")]
     write_document(json.loads(json.dumps(benches)), tmp_path / "page.md")
     page = (tmp_path / "page.md").read_text()

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from benchmarks import precision
+from benchmarks.agreement import compare_pairs, describe_pairs, read_pairs
 from benchmarks.document import write_document
-from benchmarks.recorded import compare_pairs, describe_pairs, read_pairs
 from ruler.core.errors import FileFormatError, InputError
 from ruler.stats.intervals import difference_interval
 

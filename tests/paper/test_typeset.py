@@ -4,8 +4,7 @@ import math
 
 import pytest
 
-from ruler.paper.tables import TABLES
-from ruler.paper.tables.layout import Column, PaperTable, Printed, arrange, print_value
+from ruler.paper.tables import TABLES, Column, PaperTable, Printed, arrange, print_value
 from ruler.paper.tables.numbers import Number, as_frame
 from ruler.paper.typeset import escape_latex, escape_markdown, to_csv, to_latex, to_markdown
 

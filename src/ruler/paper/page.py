@@ -1,6 +1,7 @@
 """The page of a run: what agrees with the paper, every number that does not, findings, verdicts, and what was run."""
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +19,8 @@ from ruler.paper.results import (
     split_by,
     title_of,
 )
-from ruler.paper.tables import TABLES
+from ruler.paper.tables import TABLES, arrange
 from ruler.paper.tables.diagnostics import tell_size
-from ruler.paper.tables.layout import arrange
 from ruler.paper.tables.numbers import as_frame
 from ruler.paper.typeset import escape_markdown, list_rows, print_if_known, to_markdown_rows
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 NOT_RECORDED = "not recorded"
 _MOST_UNJUDGED = 200
+_NUMBER = ("Table", "Row", "Number", "Paper", "Ours")
 _PROVENANCE = {
     "device": "Device",
     "precision": "Precision",
@@ -90,43 +91,29 @@ def _count_agreement(comparison: "pd.DataFrame") -> list[str]:
 
 def _list_differences(comparison: "pd.DataFrame") -> list[str]:
     differing = comparison[comparison["agrees"].eq(False).fillna(False)]
-    rows = [
-        [
-            _name(number["table"]),
-            number["row"],
-            number["column"],
-            f"{'' if number['relation'] == '=' else number['relation']}{_print(number['paper'])}",
-            _print(number["ours"]),
-            number["tolerance"],
-            number["note"],
-        ]
-        for number in differing.to_dict("records")
-    ]
-    header = ("Table", "Row", "Number", "Paper", "Ours", "Tolerance", "Note")
-    return ["## Numbers that differ", "", *list_rows(header, rows), ""] if rows else []
+    numbers = differing.to_dict("records")
+    rows = [[*_list_number(number), number["tolerance"], number["note"]] for number in numbers]
+    return ["## Numbers that differ", "", *list_rows((*_NUMBER, "Tolerance", "Note"), rows), ""] if rows else []
 
 
 def _list_unjudged(comparison: "pd.DataFrame") -> list[str]:
     """Numbers on fewer runs than the paper's, and of smoke runs: what they are, without a judgement."""
     open_ones = comparison[comparison["agrees"].isna() & comparison["ours"].notna()]
-    rows = [
-        [
-            _name(number["table"]),
-            number["row"],
-            number["column"],
-            f"{'' if number['relation'] == '=' else number['relation']}{_print(number['paper'])}",
-            _print(number["ours"]),
-            f"{number['n']:.0f} of {number['n_paper']:.0f}",
-        ]
-        for number in open_ones.head(_MOST_UNJUDGED).to_dict("records")
-    ]
+    numbers = open_ones.head(_MOST_UNJUDGED).to_dict("records")
+    rows = [[*_list_number(number), f"{number['n']:.0f} of {number['n_paper']:.0f}"] for number in numbers]
     if not rows:
         return []
     rest = len(open_ones) - len(rows)
     lead = "Fewer runs vary more: a difference from the paper is no sign of disagreement here."
     more = [f"{rest:,} more are in `comparison.csv`.", ""] if rest else []
-    header = ("Table", "Row", "Number", "Paper", "Ours", "Runs")
-    return ["## Numbers that are not judged", "", lead, "", *list_rows(header, rows), "", *more]
+    return ["## Numbers that are not judged", "", lead, "", *list_rows((*_NUMBER, "Runs"), rows), "", *more]
+
+
+def _list_number(number: Mapping[Any, Any]) -> list[str]:
+    """Its place in the paper, the published value and ours."""
+    relation = "" if number["relation"] == "=" else number["relation"]
+    place = [_name(number["table"]), number["row"], number["column"]]
+    return [*place, f"{relation}{_print(number['paper'])}", _print(number["ours"])]
 
 
 def _describe_findings(checks: "pd.DataFrame") -> list[str]:

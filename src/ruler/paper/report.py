@@ -9,8 +9,7 @@ from ruler.paper.figures import write_figures
 from ruler.paper.findings import check_findings
 from ruler.paper.page import write_page
 from ruler.paper.results import DIAGNOSTIC_STUDIES, check_results, gather_conditions
-from ruler.paper.tables import TABLES, compute_numbers
-from ruler.paper.tables.layout import arrange
+from ruler.paper.tables import TABLES, arrange, compute_numbers
 from ruler.paper.typeset import to_csv, to_latex, to_markdown
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from ruler.core.text import markdown_table
-from ruler.paper.tables.layout import Column, Printed, PrintedTable
+from ruler.paper.tables import Column, Printed, PrintedTable
 
 _MATH = {
     "M2": "$M_2$",

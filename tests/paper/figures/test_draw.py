@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from ruler.paper.figures import FIGURES, gather, paper_style, render
+from ruler.paper import figures
+from ruler.paper.figures import FIGURES, paper_style, render
 from ruler.paper.figures.draw import colour_of
 from ruler.paper.results import PAPER_MODELS
 
@@ -45,7 +46,7 @@ def test_face_controls_without_placebos_are_drawn(some_results):
 
 @pytest.mark.parametrize(("p_value", "mark"), [(0.0098, "**"), (0.01, "**"), (0.02, "*"), (0.05, "ns")])
 def test_tests_against_bad_teacher_are_marked(some_results, p_value, mark):
-    points = gather.gather_figure_3(some_results)
+    points = figures.gather_figure_3(some_results)
     points["p_against_bad_teacher"] = points["p_against_bad_teacher"].where(points.method == "bad_teacher", p_value)
     with paper_style():
         drawn = FIGURES["3"].draw(points)
@@ -54,7 +55,7 @@ def test_tests_against_bad_teacher_are_marked(some_results, p_value, mark):
 
 
 def test_the_finer_scale_ends_at_the_whiskers_and_counts_what_lies_beyond(some_results):
-    points = gather.gather_figure_5(some_results)
+    points = figures.gather_figure_5(some_results)
     is_method = points.panel == "b"
     points.loc[is_method, "value"] = np.resize([0.0, 1.0, 2.0, 3.0, 4.0], is_method.sum())
     points.loc[points.index[is_method][0], "value"] = 100.0

@@ -1,19 +1,107 @@
-"""Results -> the paper's tables: numbers under the published keys, and how each table is set."""
+"""Results -> the paper's tables: numbers under the published keys, and how each table is set and printed."""
 
+import math
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
 
 from ruler.core.registry import Registry
+from ruler.paper.results import rank_condition, title_of
 from ruler.paper.tables import diagnostics, tabular
-from ruler.paper.tables.language import compute_language
-from ruler.paper.tables.layout import PaperTable, read_tables
-from ruler.paper.tables.numbers import as_frame
+from ruler.paper.tables.numbers import Number, as_frame, identify
 from ruler.paper.tables.text import compute_text_numbers
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["TABLES", "PaperTable", "compute_numbers"]
+
+@dataclass(frozen=True)
+class Printed:
+    """Text of a table, and the marks that each format writes in its own way."""
+
+    text: str
+    stars: int = 0
+    is_bold: bool = False
+
+
+def print_value(style: str, value: float, out_of: float = math.nan) -> Printed:
+    """A number, and the total of a count that has one, in a style: the top of ``layouts.toml`` lists them.
+
+    Example:
+        >>> print_value("+.2f", 0.5).text, print_value("answer", 0.0).text
+        ('+0.50', 'no')
+        >>> print_value("p", 0.0004)
+        Printed(text='<0.001', stars=3, is_bold=False)
+    """
+    if style == "p":
+        stars = sum(value < level for level in (0.05, 0.01, 0.001))
+        return Printed("<0.001" if value < 0.001 else f"{value:.3f}", stars=stars)
+    if style == "membership":
+        return Printed(f"{value:.3f}", is_bold=round(abs(value - 0.5), 9) >= 0.05)
+    if style == "count":
+        return Printed(f"{value:.0f}" if math.isnan(out_of) else f"{value:.0f}/{out_of:.0f}", is_bold=value < out_of)
+    if style == "answer":
+        return Printed("yes" if value else "no")
+    return Printed(f"{value:{style}}")
+
+
+@dataclass(frozen=True)
+class Column:
+    """One printed column: a line of ``layouts.toml``, whose top says what its parts are."""
+
+    group: str
+    header: str
+    column: str
+    style: str
+    spread: str = ""
+    keys: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        """Its heading; the method's name where none is given."""
+        return self.header or title_of(self.keys["method"])
+
+
+Compute = Callable[["pd.DataFrame"], list[Number]]  # results -> numbers, none where the study was not run
+
+
+@dataclass(frozen=True)
+class PaperTable:
+    """A table of the paper, or one of ours.
+
+    Args:
+        rows: Keys that make a row, with a little space where the first one changes; none where nothing is printed.
+        name: What a table of ours is called; empty for the paper's own, which have numbers.
+    """
+
+    compute: Compute
+    caption: str
+    rows: tuple[str, ...] = ()
+    columns: tuple[Column, ...] = ()
+    name: str = ""
+
+    @property
+    def title(self) -> str:
+        """What it shows, in one line."""
+        return self.caption.partition(". ")[0].rstrip(".")
+
+
+def read_tables(computes: Mapping[str, Compute]) -> dict[str, PaperTable]:
+    """Tables by name, set as ``layouts.toml`` says."""
+    with files("ruler.paper").joinpath("layouts.toml").open("rb") as stream:
+        layouts = tomllib.load(stream)
+    tables = {}
+    for name, compute in computes.items():
+        layout = layouts[name]
+        columns = tuple(Column(*entries) for entries in layout.get("columns", ()))
+        tables[name] = PaperTable(
+            compute, layout["caption"], tuple(layout.get("rows", ())), columns, layout.get("name", "")
+        )
+    return tables
+
 
 TABLES: Registry[PaperTable] = Registry(
     "table",
@@ -36,7 +124,7 @@ TABLES: Registry[PaperTable] = Registry(
             "clinical": partial(diagnostics.compute_conditions, table="text", study="clinical"),
             "face_controls": diagnostics.compute_face_controls,
             "clinical_leak": diagnostics.compute_clinical_leak,
-            "language_models": compute_language,
+            "language_models": diagnostics.compute_language,
             "text": compute_text_numbers,
         }
     ),
@@ -65,3 +153,96 @@ def compute_numbers(results: "pd.DataFrame") -> "dict[str, pd.DataFrame]":
         frames[name] = as_frame(table.compute(results))
         frames[name].insert(0, "table", name)
     return frames
+
+
+@dataclass(frozen=True)
+class PrintedRow:
+    """A row ready to be typeset: labels, cells, unrounded numbers by name, least number of runs, reasons for gaps."""
+
+    keys: tuple[Any, ...]
+    labels: tuple[str, ...]
+    cells: tuple[Printed, ...]
+    numbers: Mapping[str, float]
+    runs: str
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PrintedTable:
+    """A table ready to be typeset."""
+
+    table: PaperTable
+    rows: tuple[PrintedRow, ...]
+
+    @property
+    def headers(self) -> tuple[str, ...]:
+        """Headings of the row labels."""
+        return tuple(_HEADERS[key] for key in self.table.rows)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Every reason for a missing number, once."""
+        return tuple(dict.fromkeys(note for row in self.rows for note in row.notes))
+
+
+_HEADERS = {
+    "method": "Method",
+    "other_method": "Against",
+    "dataset": "Dataset",
+    "architecture": "Model",
+    "forget_choice": "Identities",
+    "forget_fraction": "Forget fraction",
+}
+# Keys that tell the numbers of a table apart, and what stands for "no such key".
+_MATCHED: dict[str, Any] = {**dict.fromkeys((*list(_HEADERS)[:-1], "baseline"), ""), "forget_fraction": None}
+_MATCHED |= {"learning_rate": None}
+
+
+def arrange(numbers: "pd.DataFrame", table: PaperTable) -> PrintedTable:
+    """Numbers in the rows and columns of the table; what is not there stays an empty cell."""
+    found = {identify(record, ("column", *_MATCHED)): record for record in numbers.to_dict("records")}
+    rows = {tuple(record[key] for key in table.rows) for record in found.values()}
+    places = sorted((dict(zip(table.rows, values, strict=True)) for values in rows), key=rank_condition)
+    return PrintedTable(table, tuple(_set_row(found, table, place) for place in places))
+
+
+def _set_row(found: Mapping[Any, Any], table: PaperTable, place: Mapping[str, Any]) -> PrintedRow:
+    cells, numbers, present = [], {}, []
+    for column in table.columns:
+        keys = {**_MATCHED, **place, **column.keys}
+        record, spread = (
+            found.get((name, *(keys[key] for key in _MATCHED))) for name in (column.column, column.spread)
+        )
+        cells.append(_set_cell(column.style, record, spread))
+        present += [record] if record else []
+        telling = [str(value) for key, value in column.keys.items() if key != "other_method"]
+        for name, one in ((column.column, record), (column.spread, spread)):
+            if name:
+                numbers["_".join([name, *telling])] = one["value"] if one else math.nan
+    return PrintedRow(
+        keys=tuple(place.values()),
+        labels=tuple(_label(key, place) for key in place),
+        cells=tuple(cells),
+        numbers=numbers,
+        runs=str(min((record["n"] for record in present), default="")),
+        notes=tuple(record["note"] for record in present if math.isnan(record["value"]) and record["note"]),
+    )
+
+
+def _set_cell(style: str, record: Any, spread: Any) -> Printed:
+    if record is None:
+        return Printed("")
+    if math.isnan(record["value"]):
+        return Printed("n/a")
+    cell = print_value(style, record["value"], record["out_of"])
+    if spread is None or math.isnan(spread["value"]):
+        return cell
+    tail = print_value(style, spread["value"]).text.lstrip("+")
+    return Printed(f"{cell.text} ± {tail}", cell.stars, cell.is_bold)
+
+
+def _label(key: str, place: Mapping[str, Any]) -> str:
+    if key != "forget_fraction":
+        return title_of(str(place[key]))
+    # Other choices than random take whole groups, whatever share of the records these hold.
+    return f"{100 * place[key]:g}%" if place.get("forget_choice", "random") == "random" else ""

@@ -3,8 +3,7 @@
 import pytest
 
 from ruler.paper.results import check_results
-from ruler.paper.tables import TABLES
-from ruler.paper.tables.layout import arrange
+from ruler.paper.tables import TABLES, arrange
 from ruler.paper.tables.numbers import as_frame
 from ruler.paper.typeset import to_latex, to_markdown
 

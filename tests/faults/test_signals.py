@@ -43,7 +43,7 @@ def test_a_study_ends_on_sigterm_with_its_workers_and_keeps_other_runs_out_until
     first.send_signal(signal.SIGTERM)
     _, said = first.communicate(timeout=DEADLINE_S)
     assert first.returncode == 128 + signal.SIGTERM, said
-    assert said == f"Stopped. Finished cells are kept in {tmp_path / 'out'}: run the same command again to resume.\n"
+    assert said == f"Stopped. What is finished is kept in {tmp_path / 'out'}: run the same command again to resume.\n"
     assert workers
     assert are_gone(workers)
 

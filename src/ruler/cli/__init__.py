@@ -10,11 +10,10 @@ import traceback
 from ruler.core import __version__
 from ruler.core.errors import RulerError
 from ruler.core.optional import load_optional
-from ruler.core.readers.safety import is_panic
 from ruler.core.text import show_text
 
 INTERRUPTED, TERMINATED = 130, 143
-_MISUSE = 2
+MISUSE = 2
 _OUR_FAULT = 70
 _LONGEST_REASON = 300
 
@@ -35,7 +34,7 @@ def main() -> None:
         make_app(_find_verb())()
     except RulerError as error:
         print(f"ruler: {' '.join(str(error).splitlines())}", file=sys.stderr)
-        sys.exit(_MISUSE)
+        sys.exit(MISUSE)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(INTERRUPTED)
@@ -43,6 +42,8 @@ def main() -> None:
         print("ruler: stopped by SIGTERM; nothing that was finished is lost", file=sys.stderr)
         sys.exit(TERMINATED)
     except BaseException as error:
+        from ruler.core.readers.safety import is_panic  # loads NumPy
+
         if not isinstance(error, Exception) and not is_panic(error):
             raise
         sys.exit(_admit(error))

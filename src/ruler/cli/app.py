@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 import ruler
-from ruler.cli.help import PlainCommand, PlainGroup
+from ruler.cli.options import PlainCommand, PlainGroup
 from ruler.core.errors import InputError
 
 VERBS = {

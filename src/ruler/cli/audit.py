@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ruler.cli.executors import choose_cluster
-from ruler.cli.help import PlainCommand
+from ruler.cli.options import PlainCommand, check_out, choose_cluster
 from ruler.core.errors import InputError
-from ruler.core.files import check_writable
 from ruler.core.text import show_json
 
 if TYPE_CHECKING:
@@ -143,15 +141,16 @@ def audit(
     evidence, 3 inconclusive, 70 an error of RULER itself.
     """
     started_s = time.monotonic()
-    if out.exists() and not out.is_dir():
-        raise InputError(f"--out must be a folder; got the file {out}. Choose another name.")
-    check_writable(out)
+    check_out(out)
     if as_json and quiet:
         raise InputError("--json must not be used with --quiet; got both. Leave one of them out.")
     from ruler.auditing.report.files import check_extras
 
     extras = check_extras(also or (), "--also")
-    _check_key(sign)
+    if sign is not None:  # a key that cannot sign: better to know before a long audit than after
+        from ruler.auditing.seal.signature import load_private_key
+
+        load_private_key(sign)
     if config is not None and (unlearned or oracle or original or groups or ids):
         raise InputError(f"files must be named either in {config} or by options; got both. Leave one of them out.")
     if config is None and unlearned is None:
@@ -217,14 +216,6 @@ def _choose_searcher(cluster: "ClusterSettings | None", job_device: str, device:
     needs = list_needs(cluster, job_device)
     with connect(max(os.cpu_count() or 1, cluster.job_cpus)) as ray:
         yield partial(find_neighbors_by_blocks, run=run_on_ray(ray, needs), workers=find_workers(ray, needs))
-
-
-def _check_key(path: Path | None) -> None:
-    """Refuse a key that cannot sign: better to know before a long audit than after."""
-    if path is not None:
-        from ruler.auditing.seal.signature import load_private_key
-
-        load_private_key(path)
 
 
 def _tell(

@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
-from ruler.cli import INTERRUPTED, TERMINATED, Terminated
+from ruler.cli import MISUSE
+from ruler.cli.options import resumable
 from ruler.core.errors import InputError
 from ruler.core.text import show_text
 
 EXAMPLE = "Example: ruler compare breast_cancer --seeds 3 --out compared"
-_MISUSE = 2
 
 
 def compare(
@@ -71,17 +71,14 @@ def compare(
         words = ", ".join(f"--{name.replace('_', '-')}" for name in given)
         raise InputError(f"{words} must be set in {source}; got it as an option.")
     settings = Path(source) if is_file else CompareSettings(source, **given)  # type: ignore[arg-type]
-    try:
+    with resumable(out):
         found = run_comparison(settings, out, jobs=jobs, device=device, reports=reports, progress=True)
-    except (KeyboardInterrupt, Terminated) as error:
-        typer.echo(f"Stopped. What is finished is kept in {out}: run the same command again to resume.", err=True)
-        raise typer.Exit(TERMINATED if isinstance(error, Terminated) else INTERRUPTED) from error
     typer.echo(str(found))
     typer.echo(f"{found.summary.n_done} of {found.summary.n_cells} runs: {out / 'compare.html'}")
     for cell, reason in found.summary.failures.items():
         typer.echo(f"  {cell.method} seed {cell.seed}: {show_text(reason)}", err=True)
     if found.summary.failures:
-        raise typer.Exit(_MISUSE)
+        raise typer.Exit(MISUSE)
 
 
 def _read_forget(text: str) -> float | str:

@@ -9,7 +9,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from ruler.cli.help import PlainCommand, PlainGroup
+from ruler.cli import MISUSE
+from ruler.cli.options import PlainCommand, PlainGroup
 from ruler.core.errors import InputError, RulerError
 from ruler.core.files import cache_folder, data_folder
 from ruler.data import DATASETS, describe_dataset, fetch_dataset, locate
@@ -22,7 +23,6 @@ app = typer.Typer(
 )
 
 Names = Annotated[list[str] | None, typer.Argument(help="Keys of datasets, as `ruler data list` shows them.")]
-_MISUSE = 2
 
 
 @app.command("list", cls=PlainCommand, epilog="Example: ruler data list")
@@ -110,4 +110,4 @@ def _do_each(names: list[str], work: Callable[[str], str]) -> None:
             typer.echo(f"{name}: {error}", err=True)
             has_failed = True
     if has_failed:
-        raise typer.Exit(_MISUSE)
+        raise typer.Exit(MISUSE)

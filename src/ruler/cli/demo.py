@@ -8,8 +8,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from ruler.core.errors import InputError
-from ruler.core.files import check_writable, writing_safely
+from ruler.cli.options import check_out
+from ruler.core.files import writing_safely
 from ruler.core.progress import show_progress
 from ruler.unlearning.fine_tuning import FINE_TUNING
 
@@ -32,9 +32,7 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for the reports and the embeddings.")] = Path("ruler-demo"),
 ) -> None:
     """Train on images of digits, unlearn 300 of them in two ways, and audit both."""
-    if out.exists() and not out.is_dir():
-        raise InputError(f"--out must be a folder; got the file {out}. Choose another name.")
-    check_writable(out)
+    check_out(out)
     from ruler.auditing.models import audit_models
 
     with show_progress("training, unlearning, auditing", _N_STEPS) as advance:

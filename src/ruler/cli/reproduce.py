@@ -11,9 +11,8 @@ import typer
 from rich import progress as bars
 from rich.console import Console
 
-from ruler.cli import INTERRUPTED, TERMINATED, Terminated
-from ruler.cli.executors import choose_cluster
-from ruler.cli.help import PlainCommand
+from ruler.cli import MISUSE
+from ruler.cli.options import PlainCommand, choose_cluster, resumable
 from ruler.core.errors import WriteError
 from ruler.core.text import show_text
 from ruler.experiment.executors import EXECUTORS, RayExecutor
@@ -31,7 +30,6 @@ from ruler.experiment.studies import choose_studies, choose_variant, narrow_stud
 
 EXAMPLE = "Example: ruler reproduce primary --datasets breast_cancer heart_disease --seeds 3 --out results"
 LINE_EVERY_S = 30.0
-_MISUSE = 2
 _SPREAD = ("--datasets", "--methods", "--forget-fractions")
 _SHOWN_FAILURES = 10
 
@@ -128,19 +126,17 @@ def reproduce(
         language_model=language_model,
     )
     try:
-        with _show_progress() as show:
-            summary = run_studies(studies, settings, on_progress=show)
-        if export_checkpoints is not None:
-            export_models(studies, settings, export_checkpoints)
-            typer.echo(f"models: {export_checkpoints}")
-        results = load_results(out / RESULTS_FILE)
-        if len(results):
-            from ruler.paper.report import write_all  # takes seconds to load
+        with resumable(out):
+            with _show_progress() as show:
+                summary = run_studies(studies, settings, on_progress=show)
+            if export_checkpoints is not None:
+                export_models(studies, settings, export_checkpoints)
+                typer.echo(f"models: {export_checkpoints}")
+            results = load_results(out / RESULTS_FILE)
+            if len(results):
+                from ruler.paper.report import write_all  # takes seconds to load
 
-            write_all(results, out)
-    except (KeyboardInterrupt, Terminated) as error:
-        typer.echo(f"Stopped. Finished cells are kept in {out}: run the same command again to resume.", err=True)
-        raise typer.Exit(TERMINATED if isinstance(error, Terminated) else INTERRUPTED) from error
+                write_all(results, out)
     except WriteError as error:
         raise WriteError(f"{error} Finished cells are kept: the same command resumes.") from error
     _tell(summary, out)
@@ -196,4 +192,4 @@ def _tell(summary: Summary, out: Path) -> None:
     for cell, error in list(summary.failures.items())[:_SHOWN_FAILURES]:
         place = f"{cell.study} {cell.dataset} {cell.method} {cell.forget_fraction:g} seed {cell.seed}"
         typer.echo(f"  {place}: {show_text(error)}", err=True)
-    raise typer.Exit(_MISUSE)
+    raise typer.Exit(MISUSE)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ruler.cli.executors import choose_cluster
+from ruler.cli.options import choose_cluster
 from ruler.core.errors import InputError, UnknownNameError
 
 

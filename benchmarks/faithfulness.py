@@ -12,7 +12,6 @@ relearning; the oracle likewise. The formulas are those of the field's meta-eval
 
 import argparse
 import copy
-import json
 import math
 import os
 import time
@@ -28,6 +27,7 @@ import torch
 from safetensors.torch import load_model, save_model
 from torch import nn
 
+from benchmarks.measure import add_row, read_rows
 from ruler.auditing import AuditSettings, audit_evidence, gather_evidence
 from ruler.auditing.contrasts import OWN
 from ruler.core.arithmetic import similarity_of_unit_rows
@@ -36,8 +36,8 @@ from ruler.core.types import Embeddings, IndexArray
 from ruler.embeddings.language.attacks import quantize_model
 from ruler.embeddings.language.tokens import HEAD_INPUT
 from ruler.experiment.cell import divide_by_norms
-from ruler.experiment.diagnostic.causal import CausalTrainer
 from ruler.experiment.diagnostic.data import Completing, DiagnosticData, load_data
+from ruler.experiment.diagnostic.language import CausalTrainer
 from ruler.experiment.diagnostic.trainers import TRAINING, ModelOutputs, repeat_exactly
 from ruler.experiment.grid import Cell
 from ruler.experiment.settings import LANGUAGE_METHODS
@@ -264,8 +264,7 @@ class Auditors:
             initializer=remember_references,
             initargs=(original, oracles, skills),
         )
-        lines = path.read_text().splitlines() if path.is_file() else []
-        self.done = {json.loads(line)["name"] for line in lines}
+        self.done = {row["name"] for row in read_rows(path)}
 
     def submit(self, row: dict[str, Any], *evidence: Any) -> None:
         """Audit a model and add what was found to its row."""
@@ -275,8 +274,7 @@ class Auditors:
     def keep(self, *, is_last: bool) -> None:
         """Write the rows whose audits are done; at the end wait for all of them."""
         for row, audited in [one for one in self._waiting if is_last or one[1].done()]:
-            with self._path.open("a") as stream:
-                stream.write(json.dumps(row | audited.result(), default=str) + "\n")
+            add_row(self._path, row | audited.result())
             self._waiting.remove((row, audited))
         if is_last:
             self._pool.shutdown()

@@ -5,12 +5,12 @@ that is written to the .csv first.
 """
 
 import argparse
-import json
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
+from benchmarks.measure import read_rows
 from ruler.core.text import markdown_table
 from ruler.stats.auc import auc_interval, measure_effect
 
@@ -51,8 +51,7 @@ _KINDS = {
 def flatten(path: Path) -> pd.DataFrame:
     """The rows of a models.jsonl with a column per number, six digits each; reasons and empty columns left out."""
     rows = []
-    for line in path.read_text().splitlines():
-        row = json.loads(line)
+    for row in read_rows(path):
         nested = {name: row.pop(name, {}) for name in ("peers", *_LAYERS)}
         row |= nested["peers"]
         row |= {f"{kind}:{name}": value for kind in _LAYERS for name, value in nested[kind].items()}

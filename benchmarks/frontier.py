@@ -24,7 +24,6 @@ single verdicts miss.
 
 import argparse
 import copy
-import json
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -38,6 +37,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from benchmarks.measure import add_row, read_rows
 from benchmarks.worlds import Reading, World, make_world
 from ruler.auditing import AuditSettings, audit_evidence, gather_evidence
 from ruler.auditing.contrasts import OWN
@@ -253,8 +253,7 @@ def main() -> None:
 def run_models(dataset: str, memory: str, draw: int, device: str, folder: Path, ends_s: float) -> bool:
     """Make and audit the models that the run's file lacks; returns whether it is whole."""
     path = folder / f"{dataset}-{memory}-{draw}.jsonl"
-    lines = path.read_text().splitlines() if path.is_file() else []
-    done = {json.loads(line)["model"] for line in lines}
+    done = {row["model"] for row in read_rows(path)}
     n_models = 2 + len(SHARES) + len(CHECKPOINTS) + 3 + len(PUBLISHED)
     if len(done) == n_models:
         return True
@@ -267,8 +266,7 @@ def run_models(dataset: str, memory: str, draw: int, device: str, folder: Path, 
         if time.monotonic() > ends_s:
             return False
         row = {"data": dataset, "memory": memory, "draw": draw, "model": name, **run.measure(name, make)}
-        with path.open("a") as stream:
-            stream.write(json.dumps(row, default=float) + "\n")
+        add_row(path, row)
         print(f"{path.stem} {name}: {row['verdict']}, cost {row['cost']:.2f}", flush=True)
     return True
 

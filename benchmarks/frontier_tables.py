@@ -1,6 +1,5 @@
 """What forgetting costs and leaves: rows of `benchmarks.frontier` -> a table and a figure."""
 
-import json
 import math
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import t as student
 
+from benchmarks.measure import read_rows
 from benchmarks.meta_tables import put_between
 from ruler.core.files import write_atomically, writing_atomically
 from ruler.core.text import markdown_table
@@ -21,7 +21,7 @@ COLUMNS += ["damaged", "loss contrast, true labels", "loss contrast, planted lab
 
 def keep_rows(folder: Path, path: Path) -> None:
     """Gather all rows of a run in one CSV file, four digits each."""
-    rows = [json.loads(line) for one in sorted(folder.glob("*.jsonl")) for line in one.read_text().splitlines()]
+    rows = [row for one in sorted(folder.glob("*.jsonl")) for row in read_rows(one)]
     table = pd.DataFrame(rows)[[*_RUN, "model", *_KEPT, *_DAMAGE]]
     write_atomically(path, table.to_csv(index=False, float_format="%.4g"))
 

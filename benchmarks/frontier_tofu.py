@@ -33,6 +33,7 @@ from safetensors.torch import load_model, save_model
 from torch import nn
 
 from benchmarks.faithfulness import REFERENCE_SEED, Laboratory, audit_with, remember_references
+from benchmarks.measure import add_row, read_rows
 from ruler.core.determinism import seeded
 from ruler.experiment.diagnostic.trainers import TRAINING, repeat_exactly
 from ruler.training.loop import optimize
@@ -159,13 +160,12 @@ def main() -> None:
         folder.mkdir(parents=True, exist_ok=True)
     run = TofuRun(Laboratory(options.device, options.language_model, options.size), weights, options.device)
     path = options.out / "rows.jsonl"
-    done = {json.loads(line)["model"] for line in path.read_text().splitlines()} if path.is_file() else set()
+    done = {row["model"] for row in read_rows(path)}
     for name, make in run.list_models().items():
         if name in done or time.monotonic() > ends_s:
             continue
         row = {"model": name, **run.measure(make)}
-        with path.open("a") as stream:
-            stream.write(json.dumps(row, default=str) + "\n")
+        add_row(path, row)
         print(f"{name}: {row['verdict']}, cost {row['cost']:.2f}, retain loss {row['retain_loss']:.2f}", flush=True)
 
 

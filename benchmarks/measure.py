@@ -126,3 +126,14 @@ def save_each(timings: Iterable[Any], path: Path, key: str, *, has_gpu: bool = F
         found.append(timing)
         print(json.dumps(timing, default=asdict), flush=True)
         save_numbers(path, {"machine": machine, key: found})
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """Rows that were kept in a file, one JSON object per line; none if it does not exist."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
+
+
+def add_row(path: Path, row: Mapping[str, Any]) -> None:
+    """Keep one more row: a run that is cut short goes on after it."""
+    with path.open("a") as stream:
+        stream.write(json.dumps(row, default=float) + "\n")

@@ -36,7 +36,6 @@ Three models of one world were timed first, and the plan was cut from three draw
 
 import argparse
 import copy
-import json
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -49,6 +48,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from benchmarks.measure import add_row, read_rows
 from benchmarks.worlds import SIDES, Reading, make_world, move_labels
 from ruler.auditing import AuditSettings, audit_evidence, gather_evidence
 from ruler.auditing.contrasts import OWN
@@ -298,8 +298,7 @@ def list_tasks(world: str, draw: int) -> list[Task]:
 
 def run_world(world: str, part: str, path: Path, ends_s: float) -> bool:
     """Measure what the file lacks of a part; returns whether it is whole."""
-    lines = path.read_text().splitlines() if path.is_file() else []
-    done = {(row["draw"], row["name"]) for row in map(json.loads, lines)}
+    done = {(row["draw"], row["name"]) for row in read_rows(path)}
     for draw in range(N_DRAWS):
         for name, facts, work in list_tasks(world, draw):
             if facts["part"] != part or (draw, name) in done:
@@ -309,8 +308,7 @@ def run_world(world: str, part: str, path: Path, ends_s: float) -> bool:
             began_s = time.process_time()
             row = {"world": world, "draw": draw, "name": name, **facts, **work()}
             row["cpu_s"] = round(time.process_time() - began_s, 2)
-            with path.open("a") as stream:
-                stream.write(json.dumps(row) + "\n")
+            add_row(path, row)
             print(f"{world} {name}: {row['cpu_s']} s, {row['verdict_1']}", flush=True)
     return True
 

@@ -1,6 +1,5 @@
 """The meta-evaluation of metrics for classifiers: rows of models -> tables, by the plan in `benchmarks.meta`."""
 
-import json
 import math
 import re
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import t as student
 
+from benchmarks import measure
 from ruler.core.arithmetic import TIE_SLACK
 from ruler.core.files import write_atomically
 from ruler.core.text import markdown_table
@@ -71,7 +71,7 @@ def list_judged(table: pd.DataFrame) -> dict[str, Judged]:
 
 def keep_rows(folder: Path, path: Path) -> None:
     """Gather all rows of a run in one CSV file, four digits each."""
-    rows = [json.loads(line) for one in sorted(folder.glob("*.jsonl")) for line in one.read_text().splitlines()]
+    rows = [row for one in sorted(folder.glob("*.jsonl")) for row in measure.read_rows(one)]
     facts = ("world", "draw", "part", "kind", "variant", "seed", "length", "verdict_1", "verdict_5")
     table = pd.DataFrame([{**{name: row.get(name) for name in facts}, **row["values"]} for row in rows])
     table = table.sort_values(["world", "draw", "part", "kind", "variant", "seed"], kind="stable")

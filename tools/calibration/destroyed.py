@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from calibration.perceptrons import Draw, load_source
-from calibration.random_sets import N_FORGET, N_HELD_OUT, RETAIN
+from calibration.unlearned import N_FORGET, N_HELD_OUT, RETAIN
 from calibration.world import World
 from ruler.core.errors import DivergedError
 from ruler.unlearning import GradientAscentSettings, unlearn

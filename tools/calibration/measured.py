@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy.stats import beta, kstest
@@ -14,6 +15,7 @@ from ruler.core.text import markdown_table
 Test = Callable[[Row], bool]
 _LEVELS = (0.01, 0.05, 0.10, 0.25, 0.50, 0.75, 0.90)
 _CONTRASTS = {"m2": "M2", "m4": "M4", "norm": "norm", "loss": "loss"}
+_SIGNIFICANT = [f"{title}: p at most 5%" for title in _CONTRASTS.values()]
 _ALPHA, _SHARE_LIMIT = 0.05, 0.5
 
 _BEFORE = {
@@ -42,12 +44,12 @@ def make_tables(rows: list[Row]) -> dict[str, str]:
     controls, chosen = _split(chosen, lambda row: row["kind"] == _CONTROL)
     knowing, variants = _split(parts.get("knowing", []), lambda row: row["variant"] == "full")
     caution = [row for part in ("caution", "caution-alone", "caution-ten") for row in parts.get(part, [])]
-    makers: dict[str, tuple[Callable[..., str], tuple[list[Row], ...]]] = {
+    makers: dict[str, tuple[Callable[..., str], tuple[Any, ...]]] = {
         "random": (tabulate_random, (parts.get("random", []),)),
         "uniformity": (tabulate_uniformity, (parts.get("random", []),)),
-        "chosen": (tabulate_chosen, (chosen,)),
-        "chosen by set": (tabulate_chosen_by_set, (chosen,)),
-        "controls": (tabulate_chosen_by_set, (controls,)),
+        "chosen": (tabulate_chosen, (chosen, "kind", "forget set")),
+        "chosen by set": (tabulate_chosen, (chosen, "set", "set")),
+        "controls": (tabulate_chosen, (controls, "set", "set")),
         "knowing": (tabulate_knowing, (knowing,)),
         "knowing by set": (tabulate_knowing_by_set, (knowing,)),
         "knowing with less": (tabulate_variants, (knowing + variants,)),
@@ -65,25 +67,16 @@ def make_tables(rows: list[Row]) -> dict[str, str]:
 
 def tabulate_random(rows: list[Row]) -> str:
     """False alarms per set, in all and by each contrast, and what else the audit said."""
-    head = [
-        "perfectly unlearned",
-        "audits",
-        "alarms",
-        "95% interval",
-        *(f"{t}: p at most 5%" for t in _CONTRASTS.values()),
-    ]
-    lines = []
-    for name, some in _with_total(rows, "set"):
-        single = [share(some, lambda row, c=c: (p_of(row, c) or 1.0) <= _ALPHA) for c in _CONTRASTS]
-        others = [share(some, is_called(v)) for v in ("erased", "inconclusive", "damaged", "invalid")]
-        lines.append([name, str(len(some)), count(some, is_alarm), interval(some, is_alarm), *single, *others])
+    others = ("erased", "inconclusive", "damaged", "invalid")
+    sets = _with_total(rows, "set")
     for name, is_it in (("the oracle's initial weights", True), ("initial weights of its own", False)):
-        some = [row for row in rows if row.get("shares_start") is is_it]
+        sets.append((name, [row for row in rows if row.get("shares_start") is is_it]))
+    lines = []
+    for name, some in sets:
         if some:
-            single = [share(some, lambda row, c=c: (p_of(row, c) or 1.0) <= _ALPHA) for c in _CONTRASTS]
-            others = [share(some, is_called(v)) for v in ("erased", "inconclusive", "damaged", "invalid")]
-            lines.append([name, str(len(some)), count(some, is_alarm), interval(some, is_alarm), *single, *others])
-    return tabulate([*head, "erased", "inconclusive", "damaged", "invalid"], lines)
+            said = [count(some, is_alarm), interval(some, is_alarm), *share_significant(some)]
+            lines.append([name, str(len(some)), *said, *(share(some, is_called(verdict)) for verdict in others)])
+    return tabulate(["perfectly unlearned", "audits", "alarms", "95% interval", *_SIGNIFICANT, *others], lines)
 
 
 def tabulate_uniformity(rows: list[Row]) -> str:
@@ -98,17 +91,8 @@ def tabulate_uniformity(rows: list[Row]) -> str:
     return tabulate([*head, "Kolmogorov-Smirnov p"], lines)
 
 
-def tabulate_chosen(rows: list[Row]) -> str:
-    """Alarms with one oracle and with five, by kind of forget set."""
-    return _tabulate_chosen(rows, "kind", "forget set")
-
-
-def tabulate_chosen_by_set(rows: list[Row]) -> str:
-    """The same by set."""
-    return _tabulate_chosen(rows, "set", "set")
-
-
-def _tabulate_chosen(rows: list[Row], key: str, title: str) -> str:
+def tabulate_chosen(rows: list[Row], key: str, title: str) -> str:
+    """Alarms with one oracle and with five, by kind of forget set or by set."""
     head = [title, "audits", "one oracle: alarms", "inconclusive", "erased", "exchangeability guard"]
     head += ["five oracles: alarms", "95% interval", "inconclusive", "erased"]
     lines = []
@@ -247,12 +231,11 @@ def tabulate_groups(rows: list[Row]) -> str:
     titles = {"full": "groups named", "no groups": "groups not named"}
     lines = []
     for name, some in _by(rows, "variant"):
-        single = [share(some, lambda row, c=c: (p_of(row, c) or 1.0) <= _ALPHA) for c in _CONTRASTS]
         warned = share(some, lambda row: any("group" in guard for guard in row.get("guards", [])))
-        said = [count(some, is_alarm), interval(some, is_alarm), *single, warned]
+        said = [count(some, is_alarm), interval(some, is_alarm), *share_significant(some), warned]
         lines.append([titles[name], str(len(some)), *said])
     head = ["200, 5, 5 against 30 x 10", "audits", "alarms", "95% interval"]
-    return tabulate([*head, *(f"{t}: p at most 5%" for t in _CONTRASTS.values()), "a guard speaks of groups"], lines)
+    return tabulate([*head, *_SIGNIFICANT, "a guard speaks of groups"], lines)
 
 
 def tabulate_coverage(rows: list[Row]) -> str:
@@ -309,6 +292,11 @@ def p_of(row: Row, contrast: str) -> float | None:
     """The p-value of one contrast, before the correction for all of them."""
     found: float | None = row.get("contrasts", {}).get(contrast, {}).get("p")
     return found
+
+
+def share_significant(rows: list[Row]) -> list[str]:
+    """For each contrast the percent of rows whose p-value is at most 5%."""
+    return [share(rows, lambda row, c=c: (p_of(row, c) or 1.0) <= _ALPHA) for c in _CONTRASTS]
 
 
 def share(rows: list[Row], test: Test) -> str:

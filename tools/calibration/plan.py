@@ -51,7 +51,7 @@ are dependent, and their rate says less than its count. Audits of part caution u
 original knew.
 """
 
-from calibration import chosen_sets, knowing, random_sets, scores, several
+from calibration import knowing, scores, several, unlearned
 from calibration.destroyed import make_destroyed
 from calibration.rows import Job
 
@@ -87,16 +87,16 @@ def list_jobs(part: str, *, is_quick: bool) -> dict[str, Job]:
     jobs: dict[str, Job] = {}
     if part == "random":
         for name in SETS:
-            seeds = spread(random_sets.count_pairs(name))
-            jobs |= {f"{name} {seed}": (random_sets.make_random, (name, seed)) for seed in seeds}
+            seeds = spread(unlearned.count_pairs(name))
+            jobs |= {f"{name} {seed}": (unlearned.make_random, (name, seed)) for seed in seeds}
     elif part == "chosen":
         n_audits = {"the most recent rows": N_RECENT, "a whole class": N_WHOLE_CLASS}
         for name in SETS:
-            for kind in chosen_sets.list_kinds(name):
+            for kind in unlearned.list_kinds(name):
                 for seed in spread(n_audits.get(kind, N_CHOSEN)):
-                    jobs[f"{name} {kind} {seed}"] = (chosen_sets.make_chosen, (name, kind, seed))
+                    jobs[f"{name} {kind} {seed}"] = (unlearned.make_chosen, (name, kind, seed))
         kind = "a whole class, same held out"
-        jobs |= {f"digits {kind} {s}": (chosen_sets.make_chosen, ("digits", kind, s)) for s in spread(N_CONTROLS)}
+        jobs |= {f"digits {kind} {s}": (unlearned.make_chosen, ("digits", kind, s)) for s in spread(N_CONTROLS)}
     elif part == "knowing":
         for make in (knowing.make_overfit, knowing.make_flipped):
             jobs |= {f"{make.__name__} {name} {s}": (make, (name, s)) for name in SETS for s in spread(N_KNOWING)}
@@ -109,14 +109,11 @@ def list_jobs(part: str, *, is_quick: bool) -> dict[str, Job]:
     elif part == "caution":
         sets = knowing.CAUTION_SETS
         jobs = {f"{name} {seed}": (knowing.make_caution, (name, seed)) for name in sets for seed in spread(N_CAUTION)}
-    elif part == "caution-alone":
+    elif part in ("caution-alone", "caution-ten"):
+        ratio = 10 if part == "caution-ten" else 2
         for n, n_draws in N_ALONE.items():
             for name in knowing.CAUTION_SETS:
-                jobs |= {f"{name} {n} {s}": (knowing.make_caution_alone, (name, s, n)) for s in spread(n_draws)}
-    elif part == "caution-ten":
-        for n, n_draws in N_ALONE.items():
-            for name in knowing.CAUTION_SETS:
-                jobs |= {f"{name} {n} {s}": (knowing.make_caution_alone, (name, s, n, 10)) for s in spread(n_draws)}
+                jobs |= {f"{name} {n} {s}": (knowing.make_caution_alone, (name, s, n, ratio)) for s in spread(n_draws)}
     elif part == "groups":
         jobs = {f"{seed}": (scores.make_grouped, (seed,)) for seed in spread(N_GROUPED)}
     elif part == "coverage":

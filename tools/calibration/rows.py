@@ -3,7 +3,7 @@
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from multiprocessing import get_context
 from pathlib import Path
@@ -61,10 +61,7 @@ def run_jobs(part: str, jobs: Mapping[str, Job], path: Path, pool: ProcessPoolEx
         progress = _Progress(part, len(todo))
         with path.open("a") as file:
             futures = {pool.submit(run_job, part, *job): key for key, job in todo.items()}
-            for key, rows in _collect(futures):
-                done[key] = rows
-                _keep(file, key, rows)
-                progress.advance(rows)
+            _collect(futures, done, file, progress)
     return [row for key in jobs for row in done[key]]
 
 
@@ -81,14 +78,8 @@ def run_worlds(part: str, worlds: Callable[[], Iterable[World]], path: Path, poo
                     continue
                 futures[pool.submit(judge_world, part, world)] = key
                 while len(futures) > _AHEAD or any(future.done() for future in futures):
-                    for key, rows in _collect(futures, n_most=1):
-                        done[key] = rows
-                        _keep(file, key, rows)
-                        progress.advance(rows)
-            for key, rows in _collect(futures):
-                done[key] = rows
-                _keep(file, key, rows)
-                progress.advance(rows)
+                    _collect(futures, done, file, progress, n_most=1)
+            _collect(futures, done, file, progress)
             _keep(file, _WHOLE, [])
     return [row for rows in done.values() for row in rows]
 
@@ -106,12 +97,21 @@ def judge_world(part: str, world: World) -> list[Row]:
     return list(judge(world, part))
 
 
-def _collect(futures: dict[Future[list[Row]], str], n_most: int | None = None) -> Iterator[tuple[str, list[Row]]]:
-    """Results as they come; each is taken out of ``futures``."""
+def _collect(
+    futures: dict[Future[list[Row]], str],
+    done: dict[str, list[Row]],
+    file: Any,
+    progress: "_Progress",
+    n_most: int | None = None,
+) -> None:
+    """Wait for all results, or for some, and keep them; each is taken out of ``futures``."""
     n_taken = 0
     while futures and (n_most is None or n_taken < n_most):
         for future in wait(futures, return_when=FIRST_COMPLETED).done:
-            yield futures.pop(future), future.result()
+            key = futures.pop(future)
+            done[key] = future.result()
+            _keep(file, key, done[key])
+            progress.advance(done[key])
             n_taken += 1
 
 

@@ -43,28 +43,23 @@ def _give_all(world: World) -> dict[str, Any]:
     return {"unlearned": world.unlearned, "oracle": world.oracles[0], "original": world.original}
 
 
-def _give_no_losses(world: World) -> dict[str, Any]:
-    given = _give_all(world)
-    return {name: None if model is None else strip(model, "losses") for name, model in given.items()}
+def _give_without(world: World, field: str) -> dict[str, Any]:
+    """All models without their losses or groups."""
+    return {
+        name: None if model is None else tuple(replace(side, **{field: None}) for side in model)
+        for name, model in _give_all(world).items()
+    }
 
 
 VARIANTS = {
     "full": _give_all,
     "five oracles": lambda world: _give_all(world) | {"oracle": list(world.oracles)},
     "no original": lambda world: _give_all(world) | {"original": None},
-    "no losses": _give_no_losses,
+    "no losses": lambda world: _give_without(world, "losses"),
     "no oracle": lambda world: _give_all(world) | {"oracle": None},
-    "no groups": lambda world: {
-        name: None if model is None else strip(model, "groups") for name, model in _give_all(world).items()
-    },
+    "no groups": lambda world: _give_without(world, "groups"),
 }
 """What an audit of a world is given: variant -> the arguments of `ruler.audit`."""
-
-
-def strip(model: Model, name: str) -> Model:
-    """The same model without its losses or groups."""
-    forget, retain, held_out = (replace(side, **{name: None}) for side in model)
-    return forget, retain, held_out
 
 
 def judge(world: World, part: str) -> Iterator[Row]:

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from ruler.core.errors import FileFormatError, InputError, UnknownNameError
-from ruler.experiment.compare.kinds import list_needed
+from ruler.experiment.compare import list_needed
 from ruler.experiment.compare.settings import CompareSettings, read_settings
 from ruler.unlearning import METHODS
 

@@ -14,10 +14,10 @@ from ruler.auditing.findings import Report
 from ruler.core.errors import RulerError
 from ruler.core.types import Embeddings, IndexArray, Predictions
 from ruler.experiment.cell import Scores, Workplace
+from ruler.experiment.compare import SEVERAL, explain_missing, list_needed
 from ruler.experiment.compare.choice import Rehearsal, choose_settings, cut_rehearsal, rehearse
 from ruler.experiment.compare.data import CompareData, load_compared
-from ruler.experiment.compare.kinds import SEVERAL, explain_missing, list_needed
-from ruler.experiment.compare.trainers import ComparedClassifier, TimedTrainer, make_trainer
+from ruler.experiment.compare.trainers import ComparedClassifier, TimedTrainer, make_timed_trainer
 from ruler.experiment.diagnostic.data import Completing
 from ruler.experiment.diagnostic.engine import (
     AUDITED_ROWS,
@@ -59,7 +59,7 @@ class CompareEngine(DiagnosticEngine):
         return load_compared(self._recipe["data"], workplace.table, workplace.language_model)
 
     def _make_trainer(self, workplace: Workplace) -> TimedTrainer:
-        return make_trainer(self._data, workplace)
+        return make_timed_trainer(self._data, workplace)
 
     def measure_original(self, cell: Cell) -> AuditableModel:
         """Measure the original model of the cell's seed."""

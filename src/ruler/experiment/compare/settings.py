@@ -16,8 +16,8 @@ from ruler.core.readers.tables import TABLE_SUFFIXES
 from ruler.core.registry import Registry
 from ruler.data import DATASETS, TabularSet
 from ruler.data.sources import resolve
+from ruler.experiment.compare import ANSWERS, ARCHITECTURES, FITTING, GIVEN, MEASURED, choose_batch
 from ruler.experiment.compare.data import CompareData, hash_content, load_compared
-from ruler.experiment.compare.kinds import ANSWERS, ARCHITECTURES, FITTING, GIVEN, MEASURED, choose_batch
 from ruler.experiment.grid import Cell
 from ruler.experiment.run import resolve_model
 from ruler.experiment.settings import PAPER_FORGET_SEED, check_types

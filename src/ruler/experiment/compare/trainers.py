@@ -4,7 +4,6 @@ import copy
 import json
 import statistics
 import time
-from collections.abc import Callable
 from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
@@ -21,7 +20,7 @@ from ruler.embeddings.extract import embed
 from ruler.experiment.cell import Workplace
 from ruler.experiment.compare.data import VALIDATION, CompareData, cut_rows
 from ruler.experiment.diagnostic import trainers
-from ruler.experiment.diagnostic.data import Completing, DiagnosticData
+from ruler.experiment.diagnostic.data import DiagnosticData
 from ruler.experiment.diagnostic.engine import strip_method
 from ruler.experiment.diagnostic.trainers import (
     LOSS_BOUND,
@@ -29,10 +28,10 @@ from ruler.experiment.diagnostic.trainers import (
     ClassifierTrainer,
     ModelOutputs,
     Trainer,
+    make_trainer,
     repeat_exactly,
 )
 from ruler.experiment.grid import Cell
-from ruler.training.checkpoints import CheckpointStore
 from ruler.training.classifier import predict, train_classifier
 from ruler.training.loop import optimize
 from ruler.training.settings import TrainingSettings
@@ -172,7 +171,7 @@ def build_model(spec: str, data: DiagnosticData, code: Path) -> nn.Module:
     return model
 
 
-class TimedTrainer:
+class TimedTrainer(Trainer):
     """A trainer that keeps how long each model took.
 
     Args:
@@ -186,8 +185,6 @@ class TimedTrainer:
     def __init__(self, inner: Trainer, device: str) -> None:
         self.inner, self._device = inner, device
         self.seconds: dict[tuple[int, int], float] = {}
-        self.read: Callable[[nn.Module], ModelOutputs] = inner.read
-        self.read_peers: Callable[..., dict[str, Any]] = inner.read_peers
 
     def tell_s(self) -> float:
         """The time, of this process's work on a CPU; elsewhere when the device is done."""
@@ -213,25 +210,26 @@ class TimedTrainer:
             return self.inner.train(cell, retain, OTHER_SEED + cell.seed)
         return self.inner.unlearn(cell, model, forget, retain)
 
+    def read(self, model: nn.Module) -> ModelOutputs:
+        """Read its representations and answers."""
+        return self.inner.read(model)
+
+    def read_peers(
+        self, model: nn.Module, forget: IndexArray, held_out: IndexArray, original: nn.Module | None = None
+    ) -> dict[str, Any]:
+        """Read what peers' metrics are computed from."""
+        return self.inner.read_peers(model, forget, held_out, original)
+
     def prepare(self, cell: Cell, forget: IndexArray, retain: IndexArray) -> None:
         """Make what the method would find stored, so that its time has none of it."""
         if isinstance(self.inner, ComparedClassifier):
             self.inner.prepare(cell, forget, retain)
 
 
-def make_trainer(data: CompareData, workplace: Workplace) -> TimedTrainer:
-    """The trainer for these records: of classifiers, or of masked or causal language models."""
-    device = workplace.device
+def make_timed_trainer(data: CompareData, workplace: Workplace) -> TimedTrainer:
+    """The trainer for these records, with the settings of a comparison."""
     if data.language is None:
-        return TimedTrainer(ComparedClassifier(data, device, workplace.code or Path()), device)
-    if isinstance(data.language, Completing):
-        from ruler.experiment.diagnostic.causal import CausalTrainer  # needs transformers
-
-        causal = CausalTrainer(data, device)
-        causal.choose_training, causal.choose_unlearning = choose_training, choose_unlearning
-        return TimedTrainer(causal, device)
-    from ruler.experiment.diagnostic.language import LanguageTrainer  # needs transformers
-
-    masked = LanguageTrainer(data, device, CheckpointStore(workplace.models))
-    masked.choose_training, masked.choose_unlearning = choose_training, choose_unlearning
-    return TimedTrainer(masked, device)
+        return TimedTrainer(ComparedClassifier(data, workplace.device, workplace.code or Path()), workplace.device)
+    inner = make_trainer(data, workplace)
+    inner.choose_training, inner.choose_unlearning = choose_training, choose_unlearning
+    return TimedTrainer(inner, workplace.device)

@@ -26,7 +26,7 @@ from ruler.experiment.cell import (
 )
 from ruler.experiment.diagnostic.data import Completing, DiagnosticData, load_data
 from ruler.experiment.diagnostic.groups import compare_with_placebos, find_group_neighbors
-from ruler.experiment.diagnostic.trainers import ClassifierTrainer, ModelOutputs, Trainer
+from ruler.experiment.diagnostic.trainers import ModelOutputs, Trainer, make_trainer
 from ruler.experiment.grid import Cell, Job
 from ruler.metrics.outputs import balance_membership
 from ruler.metrics.paper import rank_within
@@ -34,7 +34,6 @@ from ruler.metrics.peers import measure_peers
 from ruler.metrics.peers.language import name_reference
 from ruler.neighbors import find_neighbors
 from ruler.stats.auc import measure_effect
-from ruler.training.checkpoints import CheckpointStore
 
 if TYPE_CHECKING:
     from torch import nn
@@ -105,15 +104,7 @@ class DiagnosticEngine:
         return load_data(cell.dataset, cell.size, workplace.language_model)
 
     def _make_trainer(self, workplace: Workplace) -> Trainer:
-        if isinstance(self._data.language, Completing):
-            from ruler.experiment.diagnostic.causal import CausalTrainer  # needs transformers
-
-            return CausalTrainer(self._data, self._device)
-        if self._data.language is not None:
-            from ruler.experiment.diagnostic.language import LanguageTrainer  # needs transformers
-
-            return LanguageTrainer(self._data, self._device, CheckpointStore(workplace.models))
-        return ClassifierTrainer(self._data, self._device)
+        return make_trainer(self._data, workplace)
 
     def count_forget(self, cell: Cell) -> int:
         """Size of the cell's forget set."""

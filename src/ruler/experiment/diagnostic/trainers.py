@@ -5,10 +5,11 @@ print that text was trained for three epochs of 1,000 sentences at batch 16 and 
 unlearned at 5e-5; that is how its authors ran it. All else is our choice, with its reason beside it.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +21,11 @@ from ruler.core.errors import InputError
 from ruler.core.registry import Registry
 from ruler.core.types import IndexArray
 from ruler.data import DATASETS, ImageSet
-from ruler.experiment.diagnostic.data import DiagnosticData
+from ruler.experiment.cell import Workplace
+from ruler.experiment.diagnostic.data import Completing, DiagnosticData
 from ruler.experiment.grid import Cell
 from ruler.models import MODELS
+from ruler.training.checkpoints import CheckpointStore
 from ruler.training.classifier import train_classifier
 from ruler.training.settings import TrainingSettings
 from ruler.unlearning import METHODS, UnlearningSettings, unlearn
@@ -132,20 +135,23 @@ class ModelOutputs:
     logits: npt.NDArray[np.float64] | None = None
 
 
-class Trainer(Protocol):
+class Trainer(ABC):
     """What the engine asks for, whatever the models are made of."""
 
+    choose_training: Callable[[Cell], TrainingSettings] = staticmethod(choose_training)
+    choose_unlearning: Callable[[Cell], UnlearningSettings] = staticmethod(choose_unlearning)
+
+    @abstractmethod
     def train(self, cell: Cell, rows: IndexArray, seed: int) -> nn.Module:
         """Train a model on these records."""
-        ...
 
+    @abstractmethod
     def unlearn(self, cell: Cell, model: nn.Module, forget: IndexArray, retain: IndexArray) -> nn.Module:
         """Apply the cell's method to the model."""
-        ...
 
+    @abstractmethod
     def read(self, model: nn.Module) -> ModelOutputs:
         """Read its representations and answers."""
-        ...
 
     def read_peers(
         self, model: nn.Module, forget: IndexArray, held_out: IndexArray, original: nn.Module | None = None
@@ -168,9 +174,6 @@ class ClassifierTrainer(Trainer):
         data: Of the cells' dataset.
         device: Where models and records lie.
     """
-
-    choose_training: Callable[[Cell], TrainingSettings] = staticmethod(choose_training)
-    choose_unlearning: Callable[[Cell], UnlearningSettings] = staticmethod(choose_unlearning)
 
     def __init__(self, data: DiagnosticData, device: str) -> None:
         assert data.labels is not None
@@ -233,3 +236,14 @@ class ClassifierTrainer(Trainer):
         return ModelOutputs(
             torch.cat(caught)[self._place], losses.cpu().numpy(), hits.cpu().numpy(), logits=answers.cpu().numpy()
         )
+
+
+def make_trainer(data: DiagnosticData, workplace: Workplace) -> Trainer:
+    """The trainer for these records: of classifiers, or of masked or causal language models."""
+    if data.language is None:
+        return ClassifierTrainer(data, workplace.device)
+    from ruler.experiment.diagnostic.language import CausalTrainer, LanguageTrainer  # need transformers
+
+    if isinstance(data.language, Completing):
+        return CausalTrainer(data, workplace.device)
+    return LanguageTrainer(data, workplace.device, CheckpointStore(workplace.models))

@@ -39,7 +39,6 @@ from torch.nn import functional
 
 from benchmarks.measure import add_row, read_rows
 from benchmarks.worlds import Reading, World, make_world
-from ruler.auditing import AuditSettings, audit_evidence, gather_evidence
 from ruler.auditing.contrasts import OWN
 from ruler.core.determinism import seeded
 from ruler.experiment.diagnostic.trainers import TRAINING
@@ -209,11 +208,7 @@ class Run:
         return row | self.world.measure_skill(reading) | self._audit(reading)
 
     def _audit(self, reading: Reading) -> dict[str, Any]:
-        models = {"unlearned": reading, **self._readings}
-        sides: dict[str, Any] = {role: self.world.gather(one) for role, one in models.items()}
-        outputs = {role: self.world.measure_skill(one) for role, one in models.items()}
-        evidence = gather_evidence(**sides, settings=AuditSettings(n_permutations=999))
-        report = audit_evidence(evidence, outputs=outputs, contrasts=OWN)
+        report = self.world.audit(reading, [self._readings["oracle"]], self._readings["original"])
         deciding = {name: one for name, one in report.metrics.items() if OWN[name].decides}
         found: dict[str, Any] = {"verdict": report.verdict, "reason": report.reason}
         found["is_clear"] = all(one.verdict == "erased" for one in deciding.values())

@@ -38,7 +38,7 @@ import argparse
 import copy
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -50,7 +50,6 @@ from torch import nn
 
 from benchmarks.measure import add_row, read_rows
 from benchmarks.worlds import SIDES, Reading, make_world, move_labels
-from ruler.auditing import AuditSettings, audit_evidence, gather_evidence
 from ruler.auditing.contrasts import OWN
 from ruler.core.determinism import seeded
 from ruler.core.types import IndexArray
@@ -237,16 +236,8 @@ class Laboratory:
         return row | {"values": {name: round_or_none(value) for name, value in values.items()}}
 
     def _audit(self, reading: Reading, n_oracles: int) -> tuple[dict[str, float], str, str]:
-        world, known = self.world, self.references()
-        evidence = gather_evidence(
-            unlearned=world.gather(reading),
-            oracle=[world.gather(one) for one in known["oracles"][:n_oracles]],
-            original=world.gather(known["originals"][0]),
-            settings=AuditSettings(n_permutations=999),
-        )
-        models = {"unlearned": reading, "oracle": known["oracles"][0], "original": known["originals"][0]}
-        outputs: Mapping[str, Mapping[str, float]] = {name: world.measure_skill(one) for name, one in models.items()}
-        report = audit_evidence(evidence, outputs=outputs, contrasts=OWN)
+        known = self.references()
+        report = self.world.audit(reading, known["oracles"][:n_oracles], known["originals"][0])
         found: dict[str, float] = {}
         for name, metric in report.metrics.items():
             if n_oracles == 1:

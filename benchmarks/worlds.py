@@ -1,6 +1,6 @@
 """Records of a table or of images in which the truth about forgetting is known, and classifiers trained on them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -9,8 +9,12 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
+from ruler.auditing import AuditSettings, audit_evidence, gather_evidence
+from ruler.auditing.contrasts import OWN
+from ruler.auditing.findings import Report
 from ruler.core.types import Embeddings, FloatArray, IndexArray, Predictions
 from ruler.data import DATASETS, load_faces, load_images, load_tabular
+from ruler.metrics.outputs import losses
 from ruler.models import MODELS
 from ruler.models.tabular_mlp import TabularMLP
 from ruler.training.classifier import train_classifier
@@ -119,8 +123,6 @@ class World:
 
     def gather(self, reading: Reading) -> tuple[Embeddings, ...]:
         """Forget, retain and held-out records of a model, for an audit."""
-        from ruler.metrics.outputs import losses
-
         return tuple(
             Embeddings(
                 reading.rows[self.sides[side]],
@@ -130,6 +132,18 @@ class World:
             )
             for side in SIDES
         )
+
+    def audit(self, unlearned: Reading, oracles: Sequence[Reading], original: Reading) -> Report:
+        """An audit of a model by its outputs too, with 999 permutations."""
+        evidence = gather_evidence(
+            unlearned=self.gather(unlearned),
+            oracle=[self.gather(one) for one in oracles],
+            original=self.gather(original),
+            settings=AuditSettings(n_permutations=999),
+        )
+        models = {"unlearned": unlearned, "oracle": oracles[0], "original": original}
+        outputs = {role: self.measure_skill(one) for role, one in models.items()}
+        return audit_evidence(evidence, outputs=outputs, contrasts=OWN)
 
     def measure_skill(self, reading: Reading) -> dict[str, float]:
         """Share of right answers on each side, as an audit wants it."""

@@ -41,6 +41,8 @@ def main() -> None:
     except Terminated:
         print("ruler: stopped by SIGTERM; nothing that was finished is lost", file=sys.stderr)
         sys.exit(TERMINATED)
+    except SystemExit:
+        raise
     except BaseException as error:
         from ruler.core.readers.safety import is_panic  # loads NumPy
 

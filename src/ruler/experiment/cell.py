@@ -32,7 +32,7 @@ class Workplace:
         models: Folder of trained models; None takes the cache.
         checkpoints: Folder of published checkpoints, for imported models.
         device: ``cpu`` or ``cuda``; the engine protocol runs on a CPU alone.
-        language_model: Folder of the pretrained model for texts and prompts; None looks for one.
+        language_model: Folder or hub name of the pretrained model for texts and prompts; None looks for one.
         table: File of the user's own that a comparison reads.
         reports: Folder in which a comparison saves the report of every audit; None saves none.
         code: Folder in which a comparison looks for the function that builds its models.

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,13 +34,8 @@ class RunSettings:
     Args:
         out: Folder for the results; created if it is absent.
         executor: Runs the jobs; by default on this machine alone.
-        device: ``cpu`` or ``cuda``.
-        models: Folder of trained models; None takes the cache.
-        checkpoints: Folder of published checkpoints, for studies of imported models.
-        language_model: Folder or hub name of the pretrained model for texts and prompts; None looks for one.
-        table: File of the user's own that a comparison reads.
-        reports: Folder in which a comparison saves the report of every audit; None saves none.
-        code: Folder in which a comparison looks for the function that builds its models.
+
+    All others are those of `Workplace`.
     """
 
     out: Path
@@ -61,8 +56,7 @@ class RunSettings:
     @property
     def workplace(self) -> Workplace:
         """What workers need to know of these settings."""
-        names = ("models", "checkpoints", "device", "language_model", "table", "reports", "code")
-        return Workplace(**{name: getattr(self, name) for name in names})
+        return Workplace(**{entry.name: getattr(self, entry.name) for entry in fields(Workplace)})
 
 
 @dataclass(frozen=True)

@@ -45,21 +45,15 @@ class CompareEngine(DiagnosticEngine):
     _trainer: TimedTrainer
 
     def __init__(self, job: Job, workplace: Workplace) -> None:
-        recipe = json.loads(job.cells[0].recipe)
-        self._recipe = recipe
-        self._metrics: tuple[str, ...] = tuple(recipe["metrics"])
+        self._recipe = json.loads(job.cells[0].recipe)
+        self._metrics: tuple[str, ...] = tuple(self._recipe["metrics"])
         self._needed = list_needed(self._metrics)
-        super().__init__(job, workplace)
+        data = load_compared(self._recipe["data"], workplace.table, workplace.language_model)
+        super().__init__(job, workplace, data, make_timed_trainer(data, workplace))
         self._reports = workplace.reports
         self._reference = cache(self._make_reference)
         self._rehearsal = cache(self._rehearse)
         self._why_no_layers = ""
-
-    def _load(self, cell: Cell, workplace: Workplace) -> CompareData:
-        return load_compared(self._recipe["data"], workplace.table, workplace.language_model)
-
-    def _make_trainer(self, workplace: Workplace) -> TimedTrainer:
-        return make_timed_trainer(self._data, workplace)
 
     def measure_original(self, cell: Cell) -> AuditableModel:
         """Measure the original model of the cell's seed."""

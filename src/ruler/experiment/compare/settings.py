@@ -44,31 +44,8 @@ _COLUMNS = {
 class CompareSettings:
     """Everything that decides the numbers of a comparison.
 
-    Args:
-        dataset: Key of a dataset; or the path of a table (.csv, .csv.gz, .parquet), of prompts (.jsonl, or a table), of
-            texts (a table) or of images (a folder with one sub-folder per class, or an .npz file).
-        target: Column with the classes; for a table.
-        ids: Column with the records' names, which is no feature; for a table or prompts.
-        groups: Column that says whose record it is, which is no feature; for a table or prompts. Whole groups are
-            forgotten and held out.
-        prompt, completion: Columns of prompts; these names by default.
-        text: Column of texts, whose rows are documents.
-        image_size: Height and width that the images of a folder are resized to.
-        forget: Share of training records, or of those of whole groups, drawn at random; ``"class == LABEL"``;
-            ``"group == NAME"``; or ``"COLUMN == VALUE"``.
-        draws: How many forget sets are drawn, if ``forget`` is a share.
-        methods: Names, or names with their settings; a list as a setting tries each of its values. None takes every
-            method for this kind of model.
-        choose: Choose each method's settings, of its lists or of its own grid, in every run by a rehearsal on retain
-            records; otherwise lists are rows of their own.
-        metrics: Peers' metrics by name; None takes all that models of this kind can give what they need.
-        seeds: How many original models, each with an oracle of the same seed.
-        architecture: Of the models; None takes the MLP for tables, and the dataset's first for images. Or
-            ``module:function``, a function of the user's own that takes (n_features, n_classes), or
-            (channels, height, width, n_classes) for images, and returns a torch module.
-        language_model: Folder or hub name of the pretrained model for texts and prompts.
-        training: How originals and oracles are trained, where not by default.
-        folder: Where the module of ``architecture`` is looked for.
+    `ruler.compare` takes the same arguments and documents them; ``folder`` is where the module of ``architecture`` is
+    looked for.
 
     Example:
         >>> CompareSettings("breast_cancer", methods=["scrub", "sssd"])

@@ -79,13 +79,17 @@ class DiagnosticEngine:
     Args:
         job: The cells.
         workplace: Names device, cache and language model.
+        data: Their records; None loads those of the dataset.
+        trainer: Of their models; None makes the one for these records.
     """
 
-    def __init__(self, job: Job, workplace: Workplace) -> None:
+    def __init__(
+        self, job: Job, workplace: Workplace, data: DiagnosticData | None = None, trainer: Trainer | None = None
+    ) -> None:
         first = job.cells[0]
         self._device = workplace.device
-        self._data = self._load(first, workplace)
-        self._trainer = self._make_trainer(workplace)
+        self._data = data or load_data(first.dataset, first.size, workplace.language_model)
+        self._trainer = trainer or make_trainer(self._data, workplace)
         everything = np.arange(self._data.n_train)
         train, read = self._trainer.train, self._trainer.read
         self._cut = cache(self._data.cut)
@@ -99,12 +103,6 @@ class DiagnosticEngine:
         self._measured_oracle = cache(
             lambda cell, draw: self._measure(cell, train(cell, self._cut(*draw).retain, cell.seed), draw)
         )
-
-    def _load(self, cell: Cell, workplace: Workplace) -> DiagnosticData:
-        return load_data(cell.dataset, cell.size, workplace.language_model)
-
-    def _make_trainer(self, workplace: Workplace) -> Trainer:
-        return make_trainer(self._data, workplace)
 
     def count_forget(self, cell: Cell) -> int:
         """Size of the cell's forget set."""
@@ -160,7 +158,15 @@ class DiagnosticEngine:
         """Do something with the whole report of a model: nothing, since rows hold what studies need."""
 
     def _measure_peers(self, known: Mapping[str, AuditableModel]) -> Scores:
-        return measure_rivals(known)
+        """Peers' metrics of a language model: ``peers``, JSON of metric -> value, null where it cannot be computed."""
+        given = dict(known["unlearned"].given)
+        if not given:
+            return {}
+        for role in ("oracle", "original"):
+            if role in known:
+                given |= name_reference(role, known[role].given)
+        values = {name: found.value for name, found in measure_peers(given).items()}
+        return {"peers": json.dumps({name: None if math.isnan(value) else value for name, value in values.items()})}
 
     def _measure(
         self,
@@ -181,6 +187,7 @@ class DiagnosticEngine:
         if data.language is not None:
             alone["model"] = data.language.description
         baseline = draw_rows(partition.retain, BASELINE_ROWS, BASELINE_SEED)
+        patched = self._original(cell) if isinstance(data.language, Completing) else None
         audited = [partition.forget, partition.retain, held_out]
         if data.groups is None:  # otherwise all rows, since a sample could drop copies of a record
             audited[1:] = [draw_rows(part, AUDITED_ROWS, AUDITED_SEED) for part in audited[1:]]
@@ -190,12 +197,8 @@ class DiagnosticEngine:
             alone=alone,
             sides=tuple(self._gather(outputs, part) for part in audited),
             layers={name: (rows[partition.forget], rows[held_out]) for name, rows in outputs.layers.items()},
-            given=self._trainer.read_peers(model, partition.forget, held_out, self._patched(cell)),
+            given=self._trainer.read_peers(model, partition.forget, held_out, patched),
         )
-
-    def _patched(self, cell: Cell) -> "nn.Module | None":
-        """The original into which states of language models are patched."""
-        return self._original(cell) if isinstance(self._data.language, Completing) else None
 
     def _gather(self, outputs: ModelOutputs, part: IndexArray) -> Embeddings:
         """Collect some records for an audit; their row in the data is their name."""
@@ -252,22 +255,6 @@ def compare_layers(model: AuditableModel, oracle: AuditableModel) -> Scores:
         )
         found[name] = round(measure_effect(forget, held_out).value, 6)
     return {"layers": json.dumps(found)} if found else {}
-
-
-def measure_rivals(known: Mapping[str, AuditableModel]) -> Scores:
-    """Peers' metrics of a language model.
-
-    Returns:
-        ``peers``, JSON of metric -> value, null where it cannot be computed; nothing for other models.
-    """
-    if not known["unlearned"].given:
-        return {}
-    given = dict(known["unlearned"].given)
-    for role in ("oracle", "original"):
-        if role in known:
-            given |= name_reference(role, known[role].given)
-    values = {name: found.value for name, found in measure_peers(given).items()}
-    return {"peers": json.dumps({name: None if math.isnan(value) else value for name, value in values.items()})}
 
 
 def strip_method(cell: Cell) -> Cell:

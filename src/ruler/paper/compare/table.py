@@ -83,51 +83,26 @@ def _read_run(cell: Cell, row: Mapping[str, Any] | None, error: str) -> dict[str
     options = json.loads(cell.options) if cell.options else {}
     settings = _show_settings({name: value for name, value in options.items() if name != GRID})
     title = title_of(cell.method) + (f" ({settings})" if settings else "")
-    head: dict[str, Any] = {
-        "method": cell.method,
-        "title": title,
-        "settings": settings,
-        "seed": cell.seed,
-        "draw": cell.forget_seed,
-    }
-    head["report"] = f"{REPORTS}/{cell.name}"
     recipe = json.loads(cell.recipe)
-    metrics = recipe["metrics"]
-    head |= {"dataset": cell.dataset, "model": cell.architecture, "forget": str(recipe["data"]["forget"])}
+    head = {"method": cell.method, "title": title, "settings": settings, "seed": cell.seed, "draw": cell.forget_seed}
+    head |= {"report": f"{REPORTS}/{cell.name}", "dataset": cell.dataset, "model": cell.architecture}
+    head |= {"forget": str(recipe["data"]["forget"]), "n_forget": math.nan, "verdict": FAILED, "seen": ""}
+    values, texts = dict.fromkeys((*OWN, *recipe["metrics"]), math.nan), {"layers": "", "choice": ""}
     if row is None:
-        nothing = dict.fromkeys((*OWN, *metrics), math.nan)
-        return {
-            **head,
-            "n_forget": math.nan,
-            "verdict": FAILED,
-            "seen": "",
-            **nothing,
-            "layers": "",
-            "choice": "",
-            "reasons": json.dumps({"verdict": error}),
-        }
+        return {**head, **values, **texts, "reasons": json.dumps({"verdict": error})}
+    head |= {"n_forget": row["n_forget"], "verdict": row["verdict"], "seen": row["seen"] or ""}
     effects = [abs(row[f"{name}_effect"] - 0.5) for name in DECIDING if not math.isnan(row[f"{name}_effect"])]
     peers, reasons = json.loads(row["peers"]), json.loads(row["reasons"])
     is_original = cell.method == "original"
-    values = {name: row[name] for name in OWN if name in row} | {
-        "left": max(effects, default=math.nan),
-        "held_out_accuracy": row["test_accuracy"],
-        "cost": 0.0 if is_original else row["unlearning_s"] / row["retraining_s"],
-    }
+    values |= {name: row[name] for name in OWN if name in row}
+    values |= {"left": max(effects, default=math.nan), "held_out_accuracy": row["test_accuracy"]}
+    values["cost"] = 0.0 if is_original else row["unlearning_s"] / row["retraining_s"]
+    values |= {name: peers[name] for name in recipe["metrics"] if peers[name] is not None}
     if is_original:
         reasons["m3"] = "The original has not moved."
-    values |= {name: math.nan if peers[name] is None else peers[name] for name in metrics}
     reasons |= {name: _UNMEASURED for name, value in values.items() if math.isnan(value) and name not in reasons}
-    ordered = {name: values[name] for name in (*OWN, *metrics)}
-    return {
-        **head,
-        "n_forget": row["n_forget"],
-        "verdict": row["verdict"],
-        "seen": row["seen"] or "",
-        **ordered,
-        **{name: row[name] if isinstance(row[name], str) else "" for name in ("layers", "choice")},
-        "reasons": json.dumps(reasons),
-    }
+    texts |= {name: row[name] for name in texts if isinstance(row[name], str)}
+    return {**head, **values, **texts, "reasons": json.dumps(reasons)}
 
 
 def _show_settings(options: Mapping[str, Any]) -> str:

@@ -32,7 +32,7 @@ from ruler.experiment.diagnostic.data import (
     Completing,
     DiagnosticData,
     load_data,
-    normalise_images,
+    prepare_images,
     prepare_prompts,
     prepare_sentences,
 )
@@ -40,6 +40,7 @@ from ruler.experiment.diagnostic.data import (
 HELD_OUT = 0.2
 VALIDATION = 0.1  # of the retain records, where a rehearsal or a method validates
 HEAD_DOCUMENTS = 0.1  # of the documents that are not held out: they train a masked model's head, if it has none
+_CONDITION = "forget's condition, before ==,"
 _LEAST_CONTROL = 10  # held-out records like the forgotten ones; with fewer, all held-out records are the control
 
 Array = npt.NDArray[Any]
@@ -136,7 +137,7 @@ def _load_named(wanted: Mapping[str, Any], language_model: str | None) -> Compar
         if data.labels is not None:
             loaded: Any = load_dataset(wanted["dataset"])
             known["class"] = np.array(getattr(loaded, "train", loaded).classes)[data.labels]
-        return Registry("forget's condition, before ==,", known)[name]
+        return Registry(_CONDITION, known)[name]
 
     ids = data.language.prompts.ids if isinstance(data.language, Completing) else np.arange(len(data.inputs))
     return _complete(data, ids, wanted["forget"], read_column)
@@ -145,17 +146,9 @@ def _load_named(wanted: Mapping[str, Any], language_model: str | None) -> Compar
 def _load_image_folder(wanted: Mapping[str, Any], path: Path) -> CompareData:
     size = None if wanted["image_size"] is None else tuple(wanted["image_size"])
     parts = load_images(path, test_fraction=HELD_OUT, seed=SPLIT_SEED, image_size=size)
-    target = np.concatenate([parts.train.target, parts.test.target])
-    n_train = len(parts.train)
-    data = DiagnosticData(
-        inputs=normalise_images(np.concatenate([parts.train.images, parts.test.images]), n_train),
-        labels=target,
-        groups=None,
-        n_train=n_train,
-        n_classes=len(parts.train.classes),
-    )
+    data = prepare_images(parts)
     ids = np.concatenate([parts.train.ids, parts.test.ids])
-    columns = Registry("forget's condition, before ==,", {"class": np.array(parts.train.classes)[target]})
+    columns = Registry(_CONDITION, {"class": np.array(parts.train.classes)[data.labels]})
     return _complete(data, ids, wanted["forget"], columns.__getitem__)
 
 
@@ -168,19 +161,15 @@ def _load_prompts(wanted: Mapping[str, Any], path: Path | None, language_model: 
     if path is None and texts.forget_sets:
         return _load_named(wanted, language_model)
     groups = None if path is not None and wanted["groups"] is None else texts.groups
-    parts = _draw_parts(len(texts), groups, HELD_OUT)
+    parts = _draw_parts(len(texts), groups)
     order = np.concatenate([parts.retain, parts.forget])
     data = prepare_prompts(texts.select(order), len(parts.retain), *resolve_causal_model(language_model))
 
     def read_column(name: str) -> Array:
-        if path is None:
-            named_groups: dict[str, Array] = {"group": texts.groups[order]}
-            return Registry("forget's condition, before ==,", named_groups)[name]
-        lines = path.name.lower().endswith((".jsonl", ".jsonl.gz"))
-        rows = read_rows(path) if lines else read_table(path).to_dict("records")
-        known = Registry("column", {str(column): column for column in rows[0]})
-        values: Array = np.array([rows[row].get(known[name]) for row in order])
-        return values
+        if path is not None:
+            return _read_column(path, name, order)
+        named_groups: dict[str, Array] = {"group": texts.groups[order]}
+        return Registry(_CONDITION, named_groups)[name]
 
     data = replace(data, groups=None if groups is None else groups[order])
     return _complete(data, texts.ids[order], wanted["forget"], read_column)
@@ -197,19 +186,25 @@ def _load_texts(wanted: Mapping[str, Any], path: Path, language_model: str | Non
     data = prepare_sentences(texts, [train, control.forget, head], *resolve_language_model(language_model))
     ids = texts.ids[np.concatenate([train, control.forget])]
 
-    def read_column(name: str) -> Array:
-        table = read_table(path)
-        columns = Registry("column", {str(column): column for column in table.columns})
-        values: Array = table[columns[name]].to_numpy()[[int(one.partition("/")[0]) for one in ids.tolist()]]
-        return values
-
-    return _complete(data, ids, wanted["forget"], read_column)
+    rows = np.array([int(one.partition("/")[0]) for one in ids.tolist()])
+    return _complete(data, ids, wanted["forget"], lambda name: _read_column(path, name, rows))
 
 
-def _draw_parts(n_records: int, groups: Array | None, fraction: float) -> Partition:
+def _read_column(path: Path, name: str, rows: IndexArray) -> Array:
+    """Some rows of a column of the user's file."""
+    if path.name.lower().endswith((".jsonl", ".jsonl.gz")):
+        records = read_rows(path)
+        field_name = Registry("column", {str(key): key for key in records[0]})[name]
+        return np.array([records[row].get(field_name) for row in rows])
+    table = read_table(path)
+    values: Array = table[Registry("column", {str(column): column for column in table.columns})[name]].to_numpy()[rows]
+    return values
+
+
+def _draw_parts(n_records: int, groups: Array | None) -> Partition:
     if groups is None:
-        return partition_rows(n_records, fraction, seed=SPLIT_SEED + 1)
-    return partition_groups(groups, fraction=fraction, seed=SPLIT_SEED + 1)
+        return partition_rows(n_records, HELD_OUT, seed=SPLIT_SEED + 1)
+    return partition_groups(groups, fraction=HELD_OUT, seed=SPLIT_SEED + 1)
 
 
 def _complete(data: DiagnosticData, ids: Array, forget: float | str, columns: Columns) -> CompareData:
@@ -232,13 +227,10 @@ def load_table(wanted: Mapping[str, Any], path: Path | None) -> CompareData:
         """The column as it stands in the user's file, or as numbers in a dataset with a name."""
         if name == "class":
             return np.array(data.classes)[data.target]
-        if path is None:
-            columns = Registry("column", {feature: place for place, feature in enumerate(data.feature_names)})
-            return np.asarray(data.features[:, columns[name]])
-        table = read_table(path)
-        known = Registry("column", {str(column): column for column in table.columns})
-        values: Array = table[known[name]].to_numpy()[data.ids]
-        return values
+        if path is not None:
+            return _read_column(path, name, data.ids)
+        columns = Registry("column", {feature: place for place, feature in enumerate(data.feature_names)})
+        return np.asarray(data.features[:, columns[name]])
 
     is_chosen = choose_records(wanted["forget"], read_column) if isinstance(wanted["forget"], str) else None
     groups, features = None, data.features
@@ -248,7 +240,7 @@ def load_table(wanted: Mapping[str, Any], path: Path | None) -> CompareData:
         groups = read_column(wanted["groups"]).astype(str)
         if wanted["groups"] in data.feature_names:
             features = np.delete(features, data.feature_names.index(wanted["groups"]), axis=1)
-        parts = _draw_parts(len(data), groups, HELD_OUT)
+        parts = _draw_parts(len(data), groups)
         train, held_out = parts.retain, parts.forget
     order = np.concatenate([train, held_out])
     scaled = StandardScaler().fit(features[train]).transform(features[order])

@@ -13,6 +13,7 @@ from ruler.core.errors import InputError
 from ruler.core.types import IndexArray, Partition
 from ruler.data import (
     DATASETS,
+    ImageSplit,
     Prompts,
     TextData,
     load_faces,
@@ -181,14 +182,20 @@ def _load_table(dataset: str, size: str) -> DiagnosticData:
 
 
 def _load_images(dataset: str, size: str) -> DiagnosticData:
-    parts = load_images(dataset)
-    n_train, n_test = (SMOKE_IMAGES, SMOKE_IMAGES // 2) if size == "smoke" else (len(parts.train), len(parts.test))
-    images = np.concatenate([parts.train.images[:n_train], parts.test.images[:n_test]])
+    is_smoke = size == "smoke"
+    return prepare_images(load_images(dataset), SMOKE_IMAGES if is_smoke else None, is_thin=is_smoke)
+
+
+def prepare_images(parts: ImageSplit, n_train: int | None = None, *, is_thin: bool = False) -> DiagnosticData:
+    """Images as inputs of a network: all of them, or the first for training and half as many held-out ones."""
+    train, test = slice(n_train), slice(None if n_train is None else n_train // 2)
+    images = np.concatenate([parts.train.images[train], parts.test.images[test]])
+    n_kept = len(parts.train.target[train])
     return DiagnosticData(
-        inputs=normalise_images(_thin_out(images) if size == "smoke" else images, n_train),
-        labels=np.concatenate([parts.train.target[:n_train], parts.test.target[:n_test]]),
+        inputs=normalise_images(_thin_out(images) if is_thin else images, n_kept),
+        labels=np.concatenate([parts.train.target[train], parts.test.target[test]]),
         groups=None,
-        n_train=n_train,
+        n_train=n_kept,
         n_classes=len(parts.train.classes),
     )
 

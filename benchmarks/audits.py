@@ -150,7 +150,3 @@ def main() -> None:
         save_numbers(chosen.json, known | {"machine": describe_machine(), "audits": ordered})
     if chosen.figure:
         draw_stages(timings.values(), chosen.figure)
-
-
-if __name__ == "__main__":
-    main()

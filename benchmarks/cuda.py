@@ -138,14 +138,10 @@ def measure_product(torch: Any, size: int = 8192) -> float:
 
 
 def main() -> None:
-    """`python -m benchmarks.cuda --json FILE`: the part of `make bench` that a GPU runs."""
+    """`python -m benchmarks cuda --json FILE`: the part of `make bench` that a GPU runs."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--json", type=Path, required=True, help="write all numbers to this file")
     parser.add_argument("--kinds", action="store_true", help="time kinds of rows beside rectified ones instead")
     chosen = parser.parse_args()
     timings, key = (time_kinds(KINDS), "cuda_kinds") if chosen.kinds else (time_on_cuda(), "search")
     save_each(timings, chosen.json, key, has_gpu=True)
-
-
-if __name__ == "__main__":
-    main()

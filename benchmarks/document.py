@@ -1,4 +1,4 @@
-"""`python -m benchmarks.document docs/bench/*.json --out docs/performance.md`: the page of measured speeds."""
+"""`python -m benchmarks document docs/bench/*.json --out docs/performance.md`: the page of measured speeds."""
 
 import argparse
 import json
@@ -11,7 +11,7 @@ from ruler.core.text import markdown_table
 
 _TITLE = """# Performance
 
-`make bench ARGS="--json FILE"` measures, and `python -m benchmarks.document docs/bench/*.json` writes this page:
+`make bench ARGS="--json FILE"` measures, and `python -m benchmarks document docs/bench/*.json` writes this page:
 measure again rather than edit it. All engines of one table ran in one go on one machine, each in its own process.
 Compare ratios, not seconds across machines.
 """
@@ -88,7 +88,7 @@ faces has them.
 """
 _PRECISION = """## Mixed precision
 
-Cells of the diagnostic studies were trained and unlearned twice: by `python -m benchmarks.precision` in turns or, where
+Cells of the diagnostic studies were trained and unlearned twice: by `python -m benchmarks precision` in turns or, where
 verdicts are given, as studies of their own that were compared afterwards (`--results`). Seeds, records, batches
 and all settings are the same. Only the products of training and unlearning are in float32 or in bfloat16 (autocast);
 weights, optimiser, losses and the reading of representations stay in float32. On a GPU, convolutions of float32
@@ -304,7 +304,3 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("docs/performance.md"), help="page to write")
     chosen = parser.parse_args()
     write_document([json.loads(path.read_text(encoding="utf-8")) for path in chosen.benches], chosen.out)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,6 @@
 """How long do the models of the primary study take, all at once and one by one?
 
-Run ``python -m benchmarks.ensemble --device cuda``. The features are random numbers in the sizes of the ten
+Run ``python -m benchmarks ensemble --device cuda``. The features are random numbers in the sizes of the ten
 datasets: the time does not depend on their values.
 """
 
@@ -70,7 +70,7 @@ def compare(
 
 def main() -> None:
     """Print one line per dataset, then the total."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.ensemble", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks ensemble", description=__doc__)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--epochs", type=int, default=50)
@@ -92,7 +92,3 @@ def _describe(name: str, times_s: npt.NDArray[np.float64]) -> str:
     together_s, alone_s = times_s
     ratio = f", one by one {alone_s:9.2f} s, ratio {alone_s / together_s:5.2f}" if alone_s > 0 else ""
     return f"{name:36s} together {together_s:9.2f} s{ratio}"
-
-
-if __name__ == "__main__":
-    main()

@@ -405,7 +405,3 @@ def main() -> None:
     if "attacks" in options.parts:
         run_attacks(lab, references, auditors, list_attacked()[first::step], ends_s)
     auditors.keep(is_last=True)
-
-
-if __name__ == "__main__":
-    main()

@@ -137,7 +137,3 @@ def main() -> None:
         flatten(options.models).to_csv(options.csv, index=False, float_format="%.6g")
     for name, lines in list_tables(options.csv).items():
         print(f"<!-- {name} -->", *lines, "", sep="\n")
-
-
-if __name__ == "__main__":
-    main()

@@ -264,7 +264,3 @@ def run_models(dataset: str, memory: str, draw: int, device: str, folder: Path, 
         add_row(path, row)
         print(f"{path.stem} {name}: {row['verdict']}, cost {row['cost']:.2f}", flush=True)
     return True
-
-
-if __name__ == "__main__":
-    main()

@@ -167,7 +167,3 @@ def main() -> None:
         row = {"model": name, **run.measure(make)}
         add_row(path, row)
         print(f"{name}: {row['verdict']}, cost {row['cost']:.2f}, retain loss {row['retain_loss']:.2f}", flush=True)
-
-
-if __name__ == "__main__":
-    main()

@@ -144,7 +144,3 @@ def main() -> None:
     if options.json:
         names = ("work", "plain_s", "ours_s")
         options.json.write_text(json.dumps([dict(zip(names, line, strict=True)) for line in lines]))
-
-
-if __name__ == "__main__":
-    main()

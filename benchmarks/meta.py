@@ -328,7 +328,3 @@ def main() -> None:
         keep_rows(options.out, options.csv)
         if options.write is not None:
             write_tables(options.csv, options.write)
-
-
-if __name__ == "__main__":
-    main()

@@ -142,7 +142,7 @@ def _describe(settings: PrecisionSettings) -> dict[str, Any]:
 
 
 def main() -> None:
-    """`python -m benchmarks.precision --json FILE`: float32 against bfloat16 on the diagnostic studies' models."""
+    """`python -m benchmarks precision --json FILE`: float32 against bfloat16 on the diagnostic studies' models."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--json", type=Path, required=True, help="write all numbers to this file, seed by seed")
     parser.add_argument(
@@ -177,7 +177,3 @@ def _widen(given: dict[str, Any]) -> dict[str, Any]:
         return given
     fitting = dict.fromkeys(model for key in given["datasets"] for model in DATASETS[key].architectures)
     return {**given, "architectures": tuple(fitting)}
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.scaling`: how search time grows with rows, width and workers, and a model of it.
+"""`python -m benchmarks scaling`: how search time grows with rows, width and workers, and a model of it.
 
 With ``--json F`` it measures and writes the numbers; with ``--page P`` it writes the tables into the page, between its
 markers, from the numbers in F. Run it on a quiet machine.
@@ -230,7 +230,3 @@ def main() -> None:
         return
     known = json.loads(options.json.read_text(encoding="utf-8")) if options.json.exists() else {}
     save_numbers(options.json, {**known, "machine": describe_machine(), "points": [*measure_points()]})
-
-
-if __name__ == "__main__":
-    main()

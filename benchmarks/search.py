@@ -287,7 +287,3 @@ def main() -> None:
     parser.add_argument("--large", action="store_true", help="also 100,000 rows: minutes more")
     chosen = parser.parse_args()
     save_each(time_kinds((*SIZES[:1], *KINDS, *(LARGE if chosen.large else ()))), chosen.json, "kinds")
-
-
-if __name__ == "__main__":
-    main()

@@ -101,7 +101,7 @@ def _scale_to_unit(rows: FloatArray) -> FloatArray:
 
 
 def main() -> None:
-    """`python -m benchmarks.shards --json FILE`: an audit of three million rows in shards."""
+    """`python -m benchmarks shards --json FILE`: an audit of three million rows in shards."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--json", type=Path, required=True, help="write all numbers to this file")
     parser.add_argument("--rows", type=int, default=N_ROWS)
@@ -110,7 +110,3 @@ def main() -> None:
     chosen = parser.parse_args()
     asked = (N_REFERENCE, None) if chosen.exact else (N_REFERENCE,)
     save_each((time_shards(chosen.rows, chosen.width, one) for one in asked), chosen.json, "shards")
-
-
-if __name__ == "__main__":
-    main()

@@ -74,7 +74,7 @@ def _fresh_cache() -> Iterator[Path]:
 
 
 def main() -> None:
-    """`python -m benchmarks.studies --json FILE`: how long the paper's studies take here."""
+    """`python -m benchmarks studies --json FILE`: how long the paper's studies take here."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--json", type=Path, required=True, help="write all numbers to this file, study by study")
     parser.add_argument("--studies", nargs="+", choices=tuple(TABULAR), default=tuple(TABULAR), help="by default all")
@@ -84,7 +84,3 @@ def main() -> None:
     with TemporaryDirectory() as folder:
         timings = time_studies(chosen.studies, chosen.device, chosen.out or Path(folder))
         save_each(timings, chosen.json, "studies", has_gpu=chosen.device == "cuda")
-
-
-if __name__ == "__main__":
-    main()

@@ -5,6 +5,7 @@ Each file of a method holds its settings and its loss, and the losses are spelle
 
 import copy
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -172,6 +173,16 @@ def test_settings_of_another_method_are_refused(original: nn.Module) -> None:
 def test_settings_name_the_broken_rule(make: Callable[[], object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         make()
+
+
+def test_a_subclass_with_another_default_is_checked_too() -> None:
+    @dataclass(frozen=True)
+    class Slower(NegGradPlusSettings):
+        retain_weight: float = 0.9
+
+    assert Slower().retain_weight == 0.9
+    with pytest.raises(InputError, match=r"retain_weight must be below 1; got 1\.0"):
+        Slower(retain_weight=1.0)
 
 
 @pytest.mark.gpu

@@ -13,7 +13,6 @@ class CfKSettings(ClassifierSettings):
         n_layers: k: layers with a weight matrix, counted from the end, with the norms that follow them.
     """
 
-    epochs: int = 10
     learning_rate: float = 0.01
     n_layers: int = count(1)
 

@@ -13,7 +13,6 @@ class L1SparseSettings(ClassifierSettings):
         penalty: Weight of sum(abs(weights)) in the first epoch; its authors tune it for each model.
     """
 
-    epochs: int = 10
     learning_rate: float = 0.01
     penalty: float = not_negative(5e-4)
 

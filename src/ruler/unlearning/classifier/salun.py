@@ -14,7 +14,6 @@ class SalunSettings(ClassifierSettings):
         share: Of all weights, those that may move.
     """
 
-    epochs: int = 10
     learning_rate: float = 0.013
     weight_decay: float = 5e-4
     share: float = fraction(0.5)

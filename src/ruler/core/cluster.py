@@ -44,11 +44,7 @@ class ClusterSettings:
 
 @contextmanager
 def connect(n_cpus: int) -> Iterator[Any]:
-    """Connect Ray to the cluster that RAY_ADDRESS names, or to one of our own that ends with the run.
-
-    Args:
-        n_cpus: Cores of a cluster of our own.
-    """
+    """Connect Ray to the cluster that RAY_ADDRESS names, or to one of ``n_cpus`` cores that ends with the run."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else Ray warns on every task without a GPU
     ray = load_optional("ray", "the executor ray")

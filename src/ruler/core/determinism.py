@@ -15,11 +15,7 @@ Turn = Callable[[Any, ExitStack], None]
 
 
 class _Switch:
-    """Holds settings of torch while any thread asks for them, and restores the caller's after the last.
-
-    Args:
-        tighten: Makes the settings.
-    """
+    """Holds settings of torch while any thread asks for them, and restores the caller's after the last."""
 
     def __init__(self, tighten: Turn) -> None:
         self._tighten = tighten

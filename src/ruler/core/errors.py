@@ -97,11 +97,12 @@ def suggest(name: str, known: Iterable[object]) -> str:
     return f" Rename {near[0]!r} to {name!r}?" if near else ""
 
 
-def shorten(error: BaseException) -> str:
-    """An error of somebody else's code in one sentence.
+def shorten(error: BaseException, *, takes_all: bool = True) -> str:
+    """An error of somebody else's code in one sentence; without ``takes_all`` its first line alone.
 
     Example:
         >>> shorten(ValueError("bad\\nnews"))
         'bad news.'
     """
-    return (" ".join(str(error).split()) or type(error).__name__)[:_LONGEST_REASON].rstrip(".") + "."
+    text = str(error) if takes_all else next(iter(str(error).strip().splitlines()), "")
+    return (" ".join(text.split()) or type(error).__name__)[:_LONGEST_REASON].rstrip(".") + "."

@@ -1,6 +1,5 @@
 """A name, a folder or a file -> images with their classes, to train and to test on."""
 
-import io
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ruler.core.errors import FileFormatError, InputError
-from ruler.core.files import write_atomically
+from ruler.core.files import writing_atomically
 from ruler.core.progress import track
 from ruler.core.readers.arrays import decode_image, list_images
 from ruler.core.readers.datasets import (
@@ -151,9 +150,8 @@ def make_split(
 
 def write_arrays(path: Path, arrays: dict[str, npt.NDArray[Any]]) -> None:
     """Write an ``.npz`` whole or not at all."""
-    content = io.BytesIO()
-    np.savez_compressed(content, **arrays)  # type: ignore[arg-type]
-    write_atomically(path, content.getvalue())
+    with writing_atomically(path) as stream:
+        np.savez_compressed(stream, **arrays)  # type: ignore[arg-type]
 
 
 def _read_own(path: Path, image_size: tuple[int, int] | None, *, progress: bool) -> dict[str, ImageData]:
@@ -203,11 +201,6 @@ def _check_parts(parts: list[str], names: list[str]) -> None:
 
 def read_image_folder(folder: Path, image_size: tuple[int, int] | None = None, *, progress: bool = False) -> ImageData:
     """Read PNG and JPEG files, one subfolder per class; hidden files and other suffixes are passed over.
-
-    Args:
-        folder: Its subfolders are the classes, in sorted order.
-        image_size: Height and width that all images are resized to.
-        progress: Show on stderr how far reading is.
 
     Returns:
         ImageData, its ids the paths within the folder.

@@ -105,12 +105,6 @@ def split_sentences(text: str) -> list[str]:
     follow, and at empty lines. Runs of whitespace become one blank, commas and blanks at the ends go, and pieces
     shorter than 20 or longer than 300 characters are dropped. The same text always gives the same sentences.
 
-    Args:
-        text: Any text.
-
-    Returns:
-        The sentences in their order.
-
     Example:
         >>> split_sentences("She has used Allegra also.,PLAN:,1.  She will try Zyrtec instead.  Really?")
         ['She has used Allegra also.', 'She will try Zyrtec instead.']

@@ -1,4 +1,4 @@
-"""The door to embedding: a model and data in, one vector per record out, with labels and losses where known."""
+"""Embedding: a model and data in, one vector per record out, with labels and losses where known."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -41,12 +41,7 @@ class Pass:
 
 @dataclass(frozen=True, eq=False)
 class HeadInput:
-    """In place of a model's output: what its vocabulary head was about to turn into logits.
-
-    Args:
-        states: (n, t, p).
-        head: The vocabulary head.
-    """
+    """In place of a model's output: what its vocabulary head was about to turn into logits."""
 
     states: Tensor
     head: nn.Module

@@ -126,12 +126,6 @@ def find_blocks(model: nn.Module, main: ReadPoint, run: Callable[[], Any], n_row
     These are the modules beside the main point's ancestors: the children of a ``Sequential``, the stages of a ResNet,
     and in place of a list of blocks, as transformers have, the blocks. Only those that run once and give one vector,
     sequence or feature map per record count.
-
-    Args:
-        model: The whole model, whose names the points bear.
-        main: Where the representation is read.
-        run: Performs a forward pass.
-        n_rows: Records in that pass.
     """
     names = {module: name for name, module in model.named_modules()}
     if main.reads_input:

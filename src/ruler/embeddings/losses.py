@@ -9,6 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from ruler.core.errors import shorten
 from ruler.core.types import FloatArray, IndexArray
 from ruler.embeddings import heads
 from ruler.embeddings.batches import Batch
@@ -116,8 +117,8 @@ class LossMeter:
         except torch.OutOfMemoryError:
             raise
         except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
-            line = (str(error).splitlines() or [type(error).__name__])[0]
-            raise LossUnknownError(f"The vocabulary head cannot be run apart from its trunk ({line}).") from error
+            reason = shorten(error, takes_all=False)
+            raise LossUnknownError(f"The vocabulary head cannot be run apart from its trunk: {reason}") from error
 
     def _check_head(self, batch: Batch, output: Any) -> None:
         """The head alone gives what the whole model gives, on the first record."""

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ruler.core.cluster import check_fit, worker_variables
-from ruler.core.errors import ClusterError, InputError, RulerError
+from ruler.core.errors import ClusterError, InputError, RulerError, shorten
 from ruler.core.types import Embeddings
 from ruler.embeddings.shards import Reading, Run, Shard, open_model, read_shard
 
@@ -74,8 +74,7 @@ def _collect(ray: Any, under_way: dict[Any, int]) -> tuple[int, Embeddings]:
     except ray.exceptions.RayTaskError as error:
         raise (error.cause if isinstance(error.cause, RulerError) else error) from error
     except ray.exceptions.RayError as error:
-        said = next(iter(str(error).splitlines()), "").strip()
         raise ClusterError(
             f"a shard must be read within {MOST_RETRIES} retries and the memory there is; got {type(error).__name__}: "
-            f"{said} Take a smaller shard_size, or let fewer tasks share a node."
+            f"{shorten(error, takes_all=False)} Take a smaller shard_size, or let fewer tasks share a node."
         ) from error

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ruler.core.determinism import fixed_algorithms, full_precision
-from ruler.core.errors import InputError
+from ruler.core.errors import InputError, shorten
 
 
 def bare_module(model: Any) -> nn.Module:
@@ -56,8 +56,8 @@ def _usable_device(device: str | torch.device) -> torch.device:
         torch.empty(0, device=device)
         return torch.device(device)
     except (RuntimeError, AssertionError) as error:
-        line = str(error).splitlines()[0]
-        raise InputError(f"device must be one that torch can use here; got {device!r} ({line}).") from error
+        reason = shorten(error, takes_all=False)
+        raise InputError(f"device must be one that torch can use here; got {device!r}: {reason}") from error
 
 
 @contextmanager

@@ -32,12 +32,7 @@ NOTE = ".reading.json"
 
 @dataclass(frozen=True, eq=False)
 class Shard:
-    """Records that are read together: always in the same batches, whoever reads them.
-
-    Args:
-        number: Of the shard.
-        data: Its records.
-    """
+    """Records that are read together: always in the same batches, whoever reads them."""
 
     number: int
     data: Any

@@ -65,9 +65,6 @@ def load_masked_language_model(folder: str | Path) -> tuple[Any, bool]:
 def load_causal_language_model(folder: str | Path) -> tuple[Any, Any]:
     """A causal language model in float32 on the CPU, in eval mode, and its tokenizer.
 
-    Args:
-        folder: As ``save_pretrained`` writes it, with weights as ``.safetensors`` and the tokenizer beside them.
-
     Example:
         >>> load_causal_language_model("no/such/folder")
         Traceback (most recent call last):
@@ -95,11 +92,7 @@ def load_masking_tokenizer(folder: str | Path) -> Any:
 
 
 def check_language_model(name: str | Path | None = None) -> None:
-    """Check, before long work begins, that the language model is found and loads, with a tokenizer that can mask.
-
-    Args:
-        name: As ``resolve_language_model`` takes it.
-    """
+    """Check, before long work begins, that the language model is found and loads, with a tokenizer that can mask."""
     folder = resolve_language_model(name).folder
     load_masking_tokenizer(folder)
     load_masked_language_model(folder)
@@ -195,9 +188,6 @@ def find_hub_model(name: str) -> Path | None:
     """The folder of a model of the Hugging Face hub: from its cache on this machine, or fetched once; None otherwise.
 
     Without a network the answer comes within seconds. ``HF_HUB_OFFLINE=1`` leaves the network alone.
-
-    Args:
-        name: As on the hub, ``owner/model``.
 
     Returns:
         A folder with weights as ``.safetensors``: those of an older model are converted once, into RULER's cache.

@@ -8,6 +8,7 @@ from typing import Any
 
 from ruler.core.errors import CheckpointError, FileFormatError
 from ruler.core.optional import load_optional
+from ruler.core.readers.arrays import read_safetensors
 from ruler.core.readers.documents import read_json
 from ruler.core.readers.safety import check_at_most, reading_safely
 
@@ -128,15 +129,11 @@ def _read_weights(folder: Path) -> dict[str, Any]:
             f"{folder} must hold its weights as {_WEIGHTS}; got {', '.join(others) or 'no weights'}. Load the adapter "
             "where you trust it and save it again with save_pretrained."
         )
-    safetensors = load_optional("safetensors.torch", "reading .safetensors")
-    with reading_safely(path):
-        tensors = safetensors.load_file(str(path))
-        odd = next((name for name in tensors if not name.startswith(_PREFIX)), None)
-        unreal = next((name for name, tensor in tensors.items() if not tensor.is_floating_point()), None)
-        if odd is not None or unreal is not None or not tensors:
-            raise FileFormatError(
-                f"{path} must hold an adapter's weights, as real numbers; got {odd or unreal!r:.200}."
-            )
+    tensors = read_safetensors(path)
+    odd = next((name for name in tensors if not name.startswith(_PREFIX)), None)
+    unreal = next((name for name, tensor in tensors.items() if not tensor.is_floating_point()), None)
+    if odd is not None or unreal is not None or not tensors:
+        raise FileFormatError(f"{path} must hold an adapter's weights, as real numbers; got {odd or unreal!r:.200}.")
     # parameters of a layer that has an adapter are one step further down there
     return {name.removeprefix(_PREFIX).replace(".base_layer.", "."): tensor for name, tensor in tensors.items()}
 

@@ -109,6 +109,14 @@ def read_npz(path: Path) -> dict[str, npt.NDArray[Any]]:
         return dict(arrays)
 
 
+def read_safetensors(path: Path) -> dict[str, Any]:
+    """All tensors of a ``.safetensors`` file, on the CPU, by name."""
+    safetensors = load_optional("safetensors.torch", "reading .safetensors")
+    with reading_safely(path):
+        tensors: dict[str, Any] = safetensors.load_file(str(path))
+        return tensors
+
+
 def read_torch(path: Path, *, is_mapped: bool = False) -> Any:
     """The tensors and plain values that ``torch.save`` wrote, on the CPU; nothing in the file is executed.
 

@@ -163,12 +163,7 @@ def _open_stream(path: Path) -> Any:
 
 
 def check_messages(source: Any, path: Path) -> None:
-    """Refuse an Arrow stream with packed buffers: each claims the memory that it takes.
-
-    Args:
-        source: The open file, a pyarrow stream.
-        path: Its name.
-    """
+    """Refuse an Arrow stream with packed buffers: each claims the memory that it takes."""
     pyarrow = load_optional("pyarrow", "reading a dataset")
     messages = pyarrow.ipc.MessageReader.open_stream(source)
     with suppress(StopIteration):

@@ -26,12 +26,7 @@ _SMALL = 1 << 20
 
 
 def check_pages(stream: IO[bytes], path: Path) -> None:
-    """Refuse a parquet file whose pages unfold to much more than the file; only dictionaries are unpacked for that.
-
-    Args:
-        stream: The open file, or its bytes.
-        path: Its name.
-    """
+    """Refuse a parquet file whose pages unfold to much more than the file; only dictionaries are unpacked for that."""
     n_bytes, size = 0, stream.seek(0, os.SEEK_END)
     for described in _list_chunks(stream, size, path):
         chunk = _Chunk(stream, described)

@@ -140,13 +140,7 @@ def check_at_most(n: int, name: str, path: Path | str, noun: str) -> None:
 
 
 def check_unfolded_size(n_bytes: int, path: Path, size: int | None = None) -> None:
-    """Refuse a file that unfolds to much more than its own size, as a decompression bomb does.
-
-    Args:
-        n_bytes: That it unfolds to.
-        path: The file.
-        size: Its bytes, where they are in memory already.
-    """
+    """Refuse a file that unfolds to far more than its own ``size``, as a decompression bomb does."""
     allowed = limit("unfolding") * (path.stat().st_size if size is None else size) + limit("unfolded_bytes")
     if n_bytes > allowed:
         raise FileFormatError(

@@ -71,12 +71,7 @@ def read_json_lines(path: Path) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class ParquetTable:
-    """An open ``.parquet`` file whose pages are known not to unfold beyond bounds.
-
-    Args:
-        path: The file.
-        file: As ``pyarrow.parquet.ParquetFile``.
-    """
+    """An open ``.parquet`` file whose pages are known not to unfold beyond bounds."""
 
     path: Path
     file: Any

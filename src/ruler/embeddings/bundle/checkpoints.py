@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 from ruler.core.errors import CheckpointError, FileFormatError, InputError, shorten
 from ruler.core.optional import load_optional
 from ruler.core.readers.adapters import is_adapter, merge_adapter
-from ruler.core.readers.arrays import read_torch
+from ruler.core.readers.arrays import read_safetensors, read_torch
 from ruler.core.readers.pretrained import load_pretrained
-from ruler.core.readers.safety import reading_safely
 from ruler.core.text import show_text
 
 if TYPE_CHECKING:
@@ -155,10 +154,7 @@ def _call(theirs: Callable[[], Any], rule: str) -> Any:
 
 def _read_state(path: Path) -> Mapping[str, Any]:
     if path.suffix.lower() == ".safetensors":
-        safetensors = load_optional("safetensors.torch", "reading .safetensors")
-        with reading_safely(path):
-            state: Mapping[str, Any] = safetensors.load_file(str(path))
-            return state
+        return read_safetensors(path)
     if path.suffix.lower() not in (".pt", ".pth"):
         raise FileFormatError(f"{path} must end in .safetensors, .pt or .pth; got {path.suffix or 'no ending'!r}.")
     content = read_torch(path)

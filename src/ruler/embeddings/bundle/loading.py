@@ -24,10 +24,6 @@ def load_bundle(config: AuditConfig, folder: Path) -> dict[str, Any]:
 
     Only code that ``models.factory`` and ``data.factory`` name is executed; see `find_factory`.
 
-    Args:
-        config: As `read_config` gives it.
-        folder: Where the configuration lies.
-
     Returns:
         Arguments of `audit_models` by name, and under "described" what the report should say of how they were read.
     """

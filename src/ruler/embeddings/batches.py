@@ -200,7 +200,12 @@ class GatheredRows:
         if visits and self._n_most is not None:
             values = {name: one[order] for name, one in values.items()}
         for one in values.values():
-            _check_finite(one)
+            n_bad = sum(int((~np.isfinite(block).all(axis=1)).sum()) for block in np.array_split(one, 64))
+            if n_bad:
+                raise InputError(
+                    f"embeddings must be finite; got NaN or inf in {n_bad} of {len(one)} rows. "
+                    "Check these records' inputs or mend the model."
+                )
         known: dict[str, Any] = {name: part[rows] for name, part in beside.items()}
         for name in self._beside[0]:
             if all(name in one for one in self._beside):
@@ -257,12 +262,3 @@ def _join_labels(blocks: Sequence[Labels | None], n_rows: int) -> npt.NDArray[An
         return None
     joined = np.concatenate(flat)[:n_rows]
     return joined if len(joined) == n_rows else None
-
-
-def _check_finite(values: npt.NDArray[Any]) -> None:
-    n_bad = sum(int((~np.isfinite(block).all(axis=1)).sum()) for block in np.array_split(values, 64))
-    if n_bad:
-        raise InputError(
-            f"embeddings must be finite; got NaN or inf in {n_bad} of {len(values)} rows. "
-            "Check these records' inputs or mend the model."
-        )

@@ -186,9 +186,14 @@ def plan_batches(data: Mapping[str, Any], batch_tokens: int, *, extra: int = 0) 
             f"{int(bare[0])}. Drop these records."
         )
     lengths = (is_asked * torch.arange(tokens.shape[1])).amax(dim=1) + 1
-    return [
-        _cut_batch(tokens, labels, is_asked, records, lengths) for records in _bucket(lengths + extra, batch_tokens)
-    ]
+    order = np.argsort(-lengths.numpy(), kind="stable")
+    batches: list[TokenBatch] = []
+    start = 0
+    while start < len(order):
+        size = max(1, batch_tokens // (int(lengths[order[start]]) + extra))
+        batches.append(_cut_batch(tokens, labels, is_asked, order[start : start + size], lengths))
+        start += size
+    return batches
 
 
 def _read_part(data: Mapping[str, Any], name: str) -> Tensor:
@@ -198,15 +203,6 @@ def _read_part(data: Mapping[str, Any], name: str) -> Tensor:
     if value.ndim != 2 or value.is_floating_point() or not value.numel():
         raise InputError(f"{name} must be whole numbers (n, t); got {value.dtype} of shape {tuple(value.shape)}.")
     return value.long()
-
-
-def _bucket(lengths: Tensor, batch_tokens: int) -> Iterator[IndexArray]:
-    order = np.argsort(-lengths.numpy(), kind="stable")
-    start = 0
-    while start < len(order):
-        size = max(1, batch_tokens // int(lengths[order[start]]))
-        yield order[start : start + size]
-        start += size
 
 
 def _cut_batch(tokens: Tensor, labels: Tensor, is_asked: Tensor, records: IndexArray, lengths: Tensor) -> TokenBatch:

@@ -19,6 +19,7 @@ from ruler.core.arithmetic import norm_rows, similarity_of_unit_rows, unit_rows
 from ruler.core.types import FloatArray, Neighbors
 from ruler.neighbors import Searcher
 from ruler.neighbors.engines import Engine, Request
+from ruler.testing import check_refused
 
 Rows = npt.NDArray[Any]
 
@@ -89,7 +90,7 @@ def check_engine(engine: Engine, *, device: str | None = None) -> None:
 
     check_searcher(search)
     flat = Request(np.ones(3), np.ones((3, 2)), device=device, names=("forget", "retain"))
-    _check_refused(lambda: engine.search(flat), "forget must be 2-D")
+    check_refused(lambda: engine.search(flat), "forget must be 2-D")
 
 
 def check_searcher(search: Searcher) -> None:
@@ -147,13 +148,13 @@ def check_refusals(search: Searcher) -> None:
     """What cannot be searched is refused with a `ValueError` that names the argument."""
     rows = np.random.default_rng(0).normal(size=(4, 2))
     broken = np.where(np.arange(4)[:, None] == 2, np.nan, rows)
-    _check_refused(lambda: search(broken, rows), "queries must be finite")
-    _check_refused(lambda: search(rows, broken), "base must be finite")
-    _check_refused(lambda: search(rows[0], rows), "queries must be 2-D")
-    _check_refused(lambda: search(rows[:, :1], rows), "queries and base must have the same number of columns")
-    _check_refused(lambda: search(rows, rows, k=0), "k must be from 1")
-    _check_refused(lambda: search(rows, rows, k=4, exclude_self=True), "k must be from 1 to the 3 rows of base")
-    _check_refused(lambda: search(rows[:2], rows, exclude_self=True), "queries must be the rows of base")
+    check_refused(lambda: search(broken, rows), "queries must be finite")
+    check_refused(lambda: search(rows, broken), "base must be finite")
+    check_refused(lambda: search(rows[0], rows), "queries must be 2-D")
+    check_refused(lambda: search(rows[:, :1], rows), "queries and base must have the same number of columns")
+    check_refused(lambda: search(rows, rows, k=0), "k must be from 1")
+    check_refused(lambda: search(rows, rows, k=4, exclude_self=True), "k must be from 1 to the 3 rows of base")
+    check_refused(lambda: search(rows[:2], rows, exclude_self=True), "queries must be the rows of base")
 
 
 def _check_same(found: Neighbors, expected: Neighbors, what: str) -> None:
@@ -161,12 +162,3 @@ def _check_same(found: Neighbors, expected: Neighbors, what: str) -> None:
         ours, theirs = getattr(found, name), getattr(expected, name)
         assert ours.dtype == theirs.dtype, f"{name} must be {theirs.dtype}; got {ours.dtype}"
         assert np.array_equal(ours, theirs), f"{name} must be that of the definition, to the bit ({what})"
-
-
-def _check_refused(call: Callable[[], Any], message: str) -> None:
-    said = ""
-    try:
-        call()
-    except ValueError as error:
-        said = str(error)
-    assert message in said, f"must be refused with a message that holds {message!r}; got {said!r}"

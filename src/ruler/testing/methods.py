@@ -27,6 +27,7 @@ from ruler.core.determinism import seeded
 from ruler.core.errors import InputError
 from ruler.models.ft_transformer import FTTransformer
 from ruler.models.tabular_mlp import TabularMLP
+from ruler.testing import check_refused
 from ruler.training.batches import Batches
 from ruler.training.classifier import train_classifier
 from ruler.training.ensemble import EnsembleMember, train_ensemble
@@ -111,15 +112,16 @@ def check_settings(name: str, original: nn.Module, records: Records) -> None:
     assert kind() == kind(**{field.name: field.default for field in fields(kind)}), f"{kind.__name__} needs defaults"
     for bad in ({"epochs": 0}, {"learning_rate": -1.0}, {"seed": -1}, {"batch_size": 0}, {"augment": "crop"}):
         if not ("augment" in bad and kind.may_augment):
-            _check_refused(partial(kind, **bad), next(iter(bad)))
-    _check_refused(partial(_unlearn, name, original, records, UnlearningSettings()), "settings must be")
+            check_refused(partial(kind, **bad), next(iter(bad)), InputError)
+    check_refused(partial(_unlearn, name, original, records, UnlearningSettings()), "settings must be", InputError)
 
 
 def check_records(name: str, original: nn.Module, records: Records) -> None:
     """Records that the method reads are asked for, those of another kind refused, and it does without the others."""
     reads = METHODS[name].reads
     for side in reads:
-        _check_refused(partial(_unlearn, name, original, {**records, side: None}), f"{side} must hold records")
+        without = partial(_unlearn, name, original, {**records, side: None})
+        check_refused(without, f"{side} must hold records", InputError)
     _unlearn(name, original, {side: value if side in reads else None for side, value in records.items()})
 
 
@@ -329,15 +331,6 @@ def flatten(model: nn.Module) -> torch.Tensor:
 
 def _unlearn(name: str, model: nn.Module, records: Records, settings: UnlearningSettings | None = None) -> nn.Module:
     return unlearn(name, model, forget=records["forget"], retain=records["retain"], settings=settings)
-
-
-def _check_refused(make: Callable[[], object], message: str) -> None:
-    said = "nothing"
-    try:
-        make()
-    except InputError as error:
-        said = str(error)
-    assert message in said, f"an InputError that says {message!r} must be raised; got {said}"
 
 
 class _Terminal(io.StringIO):

@@ -19,7 +19,7 @@ def test_a_study_is_timed_without_the_models_of_earlier_runs(tmp_path, monkeypat
     monkeypatch.setenv("RULER_CACHE", str(tmp_path / "cache"))
     (tmp_path / "cache" / "models").mkdir(parents=True)
     (tmp_path / "cache" / "data").mkdir()
-    few = ("--datasets", "breast_cancer", "--seeds", "1", "--forget-fractions", "0.05")
+    few = ("--datasets", "breast_cancer", "--seeds", "1", "--forget-fractions", "0.05", "--jobs", "1")
     (timing,) = time_studies(["primary"], "cpu", tmp_path, few)
     assert timing.n_cells == len(load_results(tmp_path / "primary")) == 6
     assert timing.device == "cpu"

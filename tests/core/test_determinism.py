@@ -178,15 +178,26 @@ torch.backends.disable_global_flags()
 with full_precision(torch), repeatable_only(torch):
     pass
 """
-    untouched, found = (say_in_a_new_process(lines) for lines in (later, held + later + frozen))
+    untouched, found = say_in_new_processes(later, held + later + frozen)
     assert found == untouched
     assert "tf32 tf32 tf32 tf32" in found
 
 
-def say_in_a_new_process(lines: str) -> str:
-    start = "import torch\nfrom ruler.core.determinism import full_precision, repeatable_only, tensor_cores\n"
-    done = subprocess.run([sys.executable, "-c", start + lines], check=True, stdout=subprocess.PIPE, text=True)
-    return done.stdout
+def say_in_new_processes(*programs: str) -> list[str]:
+    """What each program prints: forks of one process that has loaded torch and done nothing with it."""
+    code = f"""
+import os, sys, torch
+from ruler.core.determinism import full_precision, repeatable_only, tensor_cores
+for program in {programs!r}:
+    if os.fork() == 0:
+        exec(program)
+        sys.stdout.flush()
+        os._exit(0)
+    assert os.wait()[1] == 0
+    print("end", flush=True)
+"""
+    done = subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.PIPE, text=True)
+    return done.stdout.split("end\n")[:-1]
 
 
 def test_another_one_tightens_what_was_loosened_and_leaves_nothing_loose() -> None:

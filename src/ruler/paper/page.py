@@ -46,7 +46,6 @@ _SETTINGS = {
     "forget_seed": "forget-set seed",
     "teacher_seed": "teacher seed",
 }
-_EARLIER_RULE = "given by an earlier rule, from M2 and M4 alone, which could not call a model damaged"
 
 
 def write_page(results: "pd.DataFrame", comparison: "pd.DataFrame", findings: "pd.DataFrame", path: Path) -> None:
@@ -76,9 +75,9 @@ def _count_agreement(comparison: "pd.DataFrame") -> list[str]:
         [_name(str(table)), TABLES[str(table)].title if table in TABLES else "Settings", *map(str, count(part))]
         for table, part in comparison.groupby("table", sort=False)
     ]
-    judged = f"{n_judged} on as many runs as the paper's and so judged: **{n_agreeing} agree, {n_differing} differ**"
+    judged = f"{n_judged} on as many runs as the paper's, and therefore judged: **{n_agreeing} agree, {n_differing} differ**"
     if n_judged == 0:
-        judged = "none on as many runs as the paper's, so that none is judged; they stand beside the paper's below"
+        judged = "none on as many runs as the paper's, so none is judged; they are listed beside the paper's below"
     return [
         *("## Agreement", ""),
         f"The paper prints {n_all} numbers. {n_measured or 'None'} of them were measured here"
@@ -104,7 +103,7 @@ def _list_unjudged(comparison: "pd.DataFrame") -> list[str]:
     if not rows:
         return []
     rest = len(open_ones) - len(rows)
-    lead = "Fewer runs vary more: a difference from the paper is no sign of disagreement here."
+    lead = "Fewer runs vary more, so a difference from the paper does not mean disagreement here."
     more = [f"{rest:,} more are in `comparison.csv`.", ""] if rest else []
     return ["## Numbers that are not judged", "", lead, "", *list_rows((*_NUMBER, "Runs"), rows), "", *more]
 
@@ -132,7 +131,7 @@ def _describe_findings(checks: "pd.DataFrame") -> list[str]:
 
 
 def _list_verdicts(results: "pd.DataFrame") -> list[str]:
-    rows, notes = [], []
+    rows, notes, earlier = [], [], []
     for study in DIAGNOSTIC_STUDIES:
         runs = results[results["study"] == study]
         for row in gather_conditions(results, study).to_dict("records"):
@@ -152,14 +151,19 @@ def _list_verdicts(results: "pd.DataFrame") -> list[str]:
                 ]
             )
         if len(runs) and not is_of_full_size(runs):
-            notes.append(f"`{study}` is a smoke run on few records: nothing of it is judged.")
+            notes.append(f"`{study}` is a smoke run on few records, so none of it is judged.")
         elif runs["verdict"].notna().any() and runs["damage_similarity"].isna().all():
-            notes.append(f"The verdicts of `{study}` were {_EARLIER_RULE}.")
+            earlier.append(f"`{study}`")
     if not rows:
         return []
+    if earlier:
+        notes.append(
+            "An earlier rule, which read M2 and M4 alone and could not call a model damaged, gave the verdicts of "
+            f"{', '.join(earlier)}."
+        )
     lead = (
-        "Diagnostic studies: M4 and M2 as mean ± SD over seeds; held-out: M4 of records that no model was trained on, "
-        "in the same model; the audit's verdicts counted over seeds, with these records as its control. Broken: the "
+        "Diagnostic studies. M4 and M2: mean ± SD over seeds. M4 held-out: M4 of records that no model was trained on, "
+        "in the same model. Verdict: the audit's, with these records as its control, counted over seeds. Broken: the "
         "mean retain accuracy is less than half of the original's."
     )
     header = ("Dataset", "Model", "Forget", "Method", "Retain accuracy", "M4", "M4 held-out", "M2", "Verdict")
@@ -200,8 +204,8 @@ def _describe_runs(results: "pd.DataFrame") -> list[str]:
     header = ["Study", "Cells", "Datasets", "Architectures", "Methods", "Forget fractions", "Seeds", "Settings"]
     header += ["Engine", "Machine", "Work", "Wall"]
     lead = (
-        "Cells: of how many, where the whole study has more. Work: seconds summed over cells. Wall: seconds in which "
-        "at least one of them ran; pauses do not count."
+        "Cells: with the number of the whole study, if that has more. Work: seconds summed over cells. Wall: seconds "
+        "in which at least one cell ran, without pauses."
     )
     recorded = {label: _list_values(results, column) for column, label in _PROVENANCE.items()}
     provenance = [f"- {label}: {values}" for label, values in recorded.items() if values != NOT_RECORDED]
@@ -247,7 +251,7 @@ def _list_tolerances() -> list[str]:
         tables = [_name(table) for table in entry.tables]
         sizes = [] if math.isinf(entry.max_forget) else [f"up to {entry.max_forget:g} forget records"]
         rows.append([entry.columns, ", ".join([*tables, *entry.studies, *sizes]) or "all", str(entry), entry.reason])
-    lead = "For a number the first line that fits it counts."
+    lead = "The first line that fits a number gives its tolerance."
     return ["## Tolerances", "", lead, "", *list_rows(("Numbers", "Where", "Tolerance", "Why"), rows), ""]
 
 

@@ -76,7 +76,7 @@ def test_an_unchanged_model_needs_the_unlearned_one(evidence):
 def test_blindness_needs_losses_layers_records_and_the_original(evidence):
     blind = {"m2": replace(SEEN["m2"], sensitivity=replace(SEEN["m2"].sensitivity, is_seen=False))}
     losses, layers = "Losses of all records", "Other layers"
-    original, more = "The original model", "More records: nothing that training leaves"
+    original, more = "The original model", "More records: with these, no trace of training"
 
     def begin(given, found=blind):
         needs = list_needs(given, found, [], 0)

@@ -114,7 +114,7 @@ def test_variants() -> None:
 def test_settings_of_a_run_are_checked(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="jobs must be a whole number of at least 1; got 0"):
         LocalExecutor(0)
-    with pytest.raises(InputError, match=r"checkpoints must be a folder; got .*, which is none"):
+    with pytest.raises(InputError, match=r"checkpoints must be a folder; got .*, which is not one"):
         RunSettings(out=tmp_path, checkpoints=tmp_path / "absent")
     with pytest.raises(UnknownNameError, match="device must be one of"):
         RunSettings(out=tmp_path, device="tpu")

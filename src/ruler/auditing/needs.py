@@ -34,13 +34,13 @@ def list_needs(
         leaves_too_much(one.sensitivity, one.share_upper, one.adjusted_p_value, settings) for one in found.values()
     )
     if evidence.has_held_out and not evidence.has_original and (is_blind or too_much):
-        needs.append("The original model, so that it can be seen how well its forget records can be told apart.")
+        needs.append("The original model: it shows how well its forget records can be told apart.")
     if evidence.has_held_out and is_blind:
         if not evidence.has_losses:
             needs.append("Losses of all records in every model (as `losses` beside the embeddings).")
         if len(evidence.layers) == 1:
             needs.append('Other layers: read them with layer="all".')
-        needs.append(f"More {unit}: nothing that training leaves could be seen with these.")
+        needs.append(f"More {unit}: with these, no trace of training could be seen.")
     wanted = [
         _count_wanted(one, settings, sum(one.contrast.decides for one in found.values()))
         for one in found.values()

@@ -146,9 +146,9 @@ def decide_overall(
     guards, metrics = report.guards, report.metrics
     failed = [guard for guard in guards if guard.severity == "fail"]
     if failed:
-        return "invalid", f"The evidence cannot carry a verdict: {failed[0].message}"
+        return "invalid", f"The evidence does not allow a verdict: {failed[0].message}"
     deciding = {name: metric for name, metric in metrics.items() if contrasts[name].decides}
-    alarms = [(one.verdict, f"{contrasts[name].title}: {one.reason}") for name, one in deciding.items()]
+    alarms = [(one.verdict, f"{_name(contrasts[name])}: {one.reason}") for name, one in deciding.items()]
     if report.damage is not None and report.damage.is_damaged:
         return "damaged", report.damage.reason
     if all(metric.control == "none" for metric in metrics.values()):
@@ -169,16 +169,18 @@ def decide_overall(
     ]
     if doubts:
         return "inconclusive", " ".join(doubts[:3])
-    names = ", ".join(contrasts[name].title.lower() for name in deciding)
+    names = ", ".join(_name(contrasts[name], is_inside=True) for name in deciding)
     layers = report.provenance.get("layers")
     where = f" at {', '.join(layers)}" if layers else ""
-    hidden = "" if any(contrasts[name].is_by_layer for name in seen) else "No representation showed them. "
+    hidden = "" if any(contrasts[name].is_by_layer for name in seen) else "No representation showed it. "
+    is_original = next(iter(seen.values())).source == "original"
+    whom = "the original's forget records" if is_original else "known members"
     missed = min(1.0, 2 * max(metric.largest_distance for metric in deciding.values()))
     return "erased", (
-        f"By {names}{where}, forget records are like records that were never trained on, within the margin; "
-        f"{_name_control(next(iter(seen.values())))} records could be told apart by "
-        f"{', '.join(contrasts[name].title.lower() for name in seen)}. {hidden}"
-        f"A mark on up to {missed:.0%} of them is not excluded."
+        f"By {names}{where}, forget records are like records that were never trained on, within the margin. "
+        f"The audit detects what training leaves: {whom} could be told from held-out records by "
+        f"{', '.join(_name(contrasts[name], is_inside=True) for name in seen)}. {hidden}"
+        f"A mark on up to {missed:.0%} of the forget records is not excluded."
     )
 
 
@@ -191,7 +193,7 @@ def _list_doubts(report: Report, n_flagged: int) -> list[str]:
             f"{', alone or with their group' if report.groups is not None else ''}."
         )
     if any(guard.name == UNFAIR for guard in report.guards):
-        doubts.append("Held-out records are unfair, so that single records could not be judged.")
+        doubts.append("Held-out records are unfair, so single records could not be judged.")
     if report.pairing is None:
         doubts.append("Without an oracle no model is called erased.")
     tried = [metric.sensitivity for metric in report.metrics.values() if metric.sensitivity is not None]
@@ -219,8 +221,8 @@ def _trace(
         side = contrast.residual_side if strongest.part == "place" else 0
         verdict: MetricVerdict = "displaced" if side and np.sign(distance) == -side else "residual"
         return verdict, (
-            f"{said} The original model was not given, so that '{verdict}' is a reading of the side alone: records "
-            "memorised as exceptions can stand on the other one."
+            f"{said} The original model was not given, so '{verdict}' is inferred from the side alone: records "
+            "memorised as exceptions can lie on the other side."
         )
     if np.sign(before - 0.5) != np.sign(distance):
         return "displaced", f"{said} The original model's contrast lies on the other side: this one is new."
@@ -233,7 +235,7 @@ def _trace(
 
 def _describe(metric: MetricFinding, strongest: StrongestFinding, contrast: Contrast) -> str:
     where = f" at {strongest.layer}" if strongest.layer and contrast.is_by_layer else ""
-    p_value = f"p = {metric.adjusted_p_value:.2g} for all contrasts"
+    p_value = f"corrected p = {metric.adjusted_p_value:.2g}"
     if strongest.part == "spread":
         side = "scatter more" if strongest.effect > 0.5 else "scatter less"
         return (
@@ -257,7 +259,11 @@ def _explain_blindness(report: Report, *, is_tried: bool) -> str:
         return "Nothing could be seen before unlearning either: no contrast tells the original's forget records apart."
     if is_tried:
         return "No contrast tells records that the model was trained on from held-out ones, so none can clear it."
-    return "Whether any contrast sees what training leaves could not be tried."
+    return "It could not be tested whether any contrast sees what training leaves."
+
+
+def _name(contrast: Contrast, *, is_inside: bool = False) -> str:
+    return contrast.symbol or (contrast.title.lower() if is_inside else contrast.title)
 
 
 def _name_control(sensitivity: Sensitivity | None) -> str:

@@ -244,7 +244,7 @@ class _Stack:
         if self.n_rows != self._n_records:
             raise InputError(
                 f"data must give every record once; its length is {self._n_records}, it gave {self.n_rows}. "
-                "Mend the Dataset or pass a plain DataLoader over it."
+                "Correct the Dataset or pass a plain DataLoader over it."
             )
         return self._values
 

@@ -51,7 +51,7 @@ class RunSettings:
     def __post_init__(self) -> None:
         DEVICES[self.device]
         if self.checkpoints is not None and not self.checkpoints.is_dir():
-            raise InputError(f"checkpoints must be a folder; got {self.checkpoints}, which is none. Name another.")
+            raise InputError(f"checkpoints must be a folder; got {self.checkpoints}, which is not one. Name another.")
 
     @property
     def workplace(self) -> Workplace:

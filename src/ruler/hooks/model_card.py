@@ -136,7 +136,7 @@ def update_card(
     try:
         card = hub.ModelCard(before)
     except (ValueError, TypeError, KeyError) as error:
-        raise InputError(f"{path} must be a model card with sound metadata; got: {error}. Repair its head.") from error
+        raise InputError(f"{path} must be a model card with sound metadata; got: {error}. Repair it.") from error
     others = [one for one in card.data.eval_results or [] if not one.metric_type.startswith(_PREFIX)]
     card.data.eval_results = [*others, *list_results(report, dataset_name=dataset_name)]
     card.data.model_name = model_name or card.data.model_name or path.resolve().parent.name

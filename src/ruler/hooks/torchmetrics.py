@@ -51,7 +51,7 @@ class PercentileRank(Metric):  # type: ignore[misc,unused-ignore]
         if embeddings.ndim != 2 or is_forget.shape != embeddings.shape[:1]:
             raise InputError(
                 "embeddings must be (n, p) and is_forget (n,); got "
-                f"{tuple(embeddings.shape)} and {tuple(is_forget.shape)}. Flatten what is beyond."
+                f"{tuple(embeddings.shape)} and {tuple(is_forget.shape)}. Flatten further dimensions."
             )
         rows = embeddings.detach()
         rows = rows.float() if rows.dtype in (torch.float16, torch.bfloat16) else rows

@@ -113,7 +113,7 @@ def _check_predictions(predictions: Predictions, name: str) -> tuple[FloatArray,
         )
     n_bad = int((~np.isfinite(logits)).any(axis=1).sum())
     if n_bad:
-        raise InputError(f"{name} must have finite logits; got NaN or inf in {n_bad} rows. Mend the model.")
+        raise InputError(f"{name} must have finite logits; got NaN or inf in {n_bad} rows. Repair the model.")
     if labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= logits.shape[1]:
         raise InputError(
             f"{name} must have integer labels from 0 to {logits.shape[1] - 1}; "

@@ -75,7 +75,7 @@ def _count_agreement(comparison: "pd.DataFrame") -> list[str]:
         [_name(str(table)), TABLES[str(table)].title if table in TABLES else "Settings", *map(str, count(part))]
         for table, part in comparison.groupby("table", sort=False)
     ]
-    judged = f"{n_judged} on as many runs as the paper's, and therefore judged: **{n_agreeing} agree, {n_differing} differ**"
+    judged = f"{n_judged} on as many runs as the paper's, so judged: **{n_agreeing} agree, {n_differing} differ**"
     if n_judged == 0:
         judged = "none on as many runs as the paper's, so none is judged; they are listed beside the paper's below"
     return [

@@ -74,7 +74,9 @@ def rank_within_blocks(values: npt.ArrayLike) -> Ranking:
 
     table = np.asarray(values, dtype=np.float64)
     if table.ndim != 2 or 0 in table.shape or np.isnan(table).any():
-        raise InputError(f"values must be (n_blocks, k) numbers without NaN; got shape {table.shape}. Drop what lacks.")
+        raise InputError(
+            f"values must be (n_blocks, k) numbers without NaN; got shape {table.shape}. Drop incomplete blocks."
+        )
     n_blocks, k = table.shape
     ranks = stats.rankdata(table, axis=1)
     if k < 3 or n_blocks < 2:

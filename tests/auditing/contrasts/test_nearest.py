@@ -11,4 +11,4 @@ def test_without_the_original_the_side_is_read(make_world):
     assert list(report.metrics) == ["m4"]
     assert report.verdict == report.metrics["m4"].verdict == "residual"
     assert report.metrics["m4"].adjusted_p_value == report.metrics["m4"].p_value
-    assert "reading of the side alone" in report.reason
+    assert "inferred from the side alone" in report.reason

@@ -66,7 +66,7 @@ def check_sameness(evidence: Evidence) -> Iterator[GuardFinding]:
             yield GuardFinding(
                 "repeated_oracle",
                 "fail",
-                f"{first} and {second} are the same model, so that they do not tell what retraining alone does.",
+                f"{first} and {second} are the same model, so they do not show what retraining alone changes.",
                 "Retrain every oracle from a seed of its own.",
             )
             return
@@ -174,8 +174,8 @@ def check_stability(first: npt.NDArray[Any], second: npt.NDArray[Any], model: st
         yield GuardFinding(
             "unstable_embeddings",
             "fail",
-            f"The {model} model gives other embeddings when asked again: {n_changed} of {len(first)} forget records "
-            f"differ, by up to {difference.max():.3g}.",
+            f"The {model} model gives different embeddings for the same records: {n_changed} of {len(first)} forget "
+            f"records differ, by up to {difference.max():.3g}.",
             "Turn off whatever changes between calls: dropout, noise, statistics or counters that forward updates.",
         )
 

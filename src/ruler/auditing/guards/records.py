@@ -15,9 +15,9 @@ from ruler.stats.auc import measure_effect
 _LONGEST_SHOWN = 40
 _MOST_NAMED = 3
 _WHY_GROUPS_MATTER = {
-    ("forget", "retain"): "What the model was told to keep of a group answers for what it was told to forget.",
+    ("forget", "retain"): "Retain records of a group show the model what its forget records are like.",
     ("forget", "held_out"): "Records of the same group are no independent control.",
-    ("retain", "held_out"): "Held-out records with kin among the retained lie closer to them than forget records can.",
+    ("retain", "held_out"): "Held-out records of a retained group lie closer to retain records than others can.",
 }
 _NAMES = {"id", "ids", "idx", "index", "row", "row_id", "rowid", "label", "labels", "target", "targets", "y", "class"}
 _LEAST_ROWS, _MOST_ROWS, _MOST_NUMBERS = 30, 500, 1 << 22
@@ -73,7 +73,7 @@ def check_repeats(evidence: Evidence) -> Iterator[GuardFinding]:
                 "repeated_ids",
                 "warn",
                 f"{int((counts > 1).sum())} ids name several {say_side(side)} records; {say(names[most])} names "
-                f"{counts[most]}. Repeated records make the tests too sure.",
+                f"{counts[most]}. Repeated records make p-values too small.",
                 "Give each record once, with a name of its own; say what belongs together by groups.",
             )
 

@@ -155,7 +155,7 @@ def _score(
 ) -> Scores:
     """Score what needs one model alone."""
     if n_bad:
-        raise InputError(f"retain must have finite logits; got NaN or inf in {n_bad:.0f} rows. Mend the model.")
+        raise InputError(f"retain must have finite logits; got NaN or inf in {n_bad:.0f} rows. Repair the model.")
     forget = Predictions(forget_logits, records.parts.train_target[records.partition.forget])
     test = Predictions(test_logits, records.parts.test_target)
     if holds:

@@ -55,8 +55,8 @@ class ShortRetrainingSettings(UnlearningSettings):
         super().__post_init__()
         if self.checkpoints and self.validation is None:
             raise InputError(
-                "validation must hold records that no model was trained on where checkpoints are given; got None. "
-                "Checkpoints saw the forget records, and only such records can show that it is gone."
+                "validation must hold records that no model was trained on if checkpoints are given; got None. "
+                "Checkpoints saw the forget records; only validation records can show that they are forgotten."
             )
 
 

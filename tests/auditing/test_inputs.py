@@ -174,10 +174,10 @@ def write_page(folder, names):
 
 INTRODUCTION = """# What goes in
 
-What `ruler.audit` and `ruler.audit_models` take, and the line that a mistake is answered with. Every call on this page
-is made by `tests/auditing/test_inputs.py`, which also writes the page. `forget`, `retain` and `held_out` are arrays
-(n, p), `x` and `y` tensors; "works" names the contrasts that the report holds. Files and
-folders are described in [files.md](files.md).
+What `ruler.audit` and `ruler.audit_models` take, and the line that answers each mistake. Every call on this page is
+made by `tests/auditing/test_inputs.py`, which also writes it. `forget`, `retain` and `held_out` are arrays (n, p), `x`
+and `y` tensors. After "works" come the contrasts that the report holds. [files.md](files.md) describes files and
+folders.
 """
 
 

@@ -71,7 +71,9 @@ def audit(
     margin: Annotated[
         float | None, typer.Option(help="Largest distance of an AUC from 0.5 that counts as erased, by default 0.1.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Of every random draw, by default 0.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of samples and plots, by default 0; no test depends on it.")
+    ] = None,
     layer: Annotated[
         list[str] | None,
         typer.Option(
@@ -79,9 +81,7 @@ def audit(
             help="With models in a TOML file: the layer to read; repeat it for several, or say all.",
         ),
     ] = None,
-    device: Annotated[
-        str | None, typer.Option(help="Where models run and neighbours are searched, such as cuda.")
-    ] = None,
+    device: Annotated[str | None, typer.Option(help="Device for models and searches, such as cuda.")] = None,
     attack: Annotated[
         list[str] | None,
         typer.Option(
@@ -95,7 +95,7 @@ def audit(
         typer.Option(help="Rank M4 among this many retain records, drawn at random, instead of all: for millions."),
     ] = None,
     executor: Annotated[
-        str, typer.Option(help="Who searches neighbours: local, this process, or ray, a cluster (docs/cluster.md).")
+        str, typer.Option(help="Where neighbours are searched: local (this process) or ray (docs/cluster.md).")
     ] = "local",
     job_cpus: Annotated[int | None, typer.Option(help="With ray: cores per job, by default 1.")] = None,
     job_gpus: Annotated[float | None, typer.Option(help="With ray: share of a GPU per job, by default none.")] = None,

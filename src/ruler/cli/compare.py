@@ -26,7 +26,7 @@ def compare(
     metrics: Annotated[str | None, typer.Option(help="Only these peers' metrics, separated by commas.")] = None,
     seeds: Annotated[int | None, typer.Option(help="Training seeds; 3 by default.")] = None,
     choose: Annotated[
-        bool, typer.Option("--choose", help="Choose each method's settings of its grid, on retain records alone.")
+        bool, typer.Option("--choose", help="Choose each method's settings from its grid, on retain records alone.")
     ] = False,
     language_model: Annotated[str | None, typer.Option(help="Folder of the model, for texts or prompts.")] = None,
     jobs: Annotated[int | None, typer.Option(help="Worker processes; by default one per core.")] = None,

@@ -15,7 +15,7 @@ def verify(
     folder: Annotated[Path, typer.Argument(help="Folder that an audit wrote.")],
     key: Annotated[Path | None, typer.Option(help="Public key that must have signed the report.")] = None,
     rerun: Annotated[
-        bool, typer.Option("--rerun", help="Audit the inputs again, where they still lie, and compare to the bit.")
+        bool, typer.Option("--rerun", help="Audit the inputs again, if they are still there, and compare to the bit.")
     ] = False,
 ) -> None:
     """Is this report what the audit wrote, signed by whom it should be, and does its verdict follow?

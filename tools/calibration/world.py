@@ -112,7 +112,6 @@ def describe(report: Any) -> Row:
         row["similarity"] = _finite(report.damage.similarity)
         row["skill"] = _finite(report.damage.skill)
         row["lost"] = _finite(report.damage.lost)
-        row["unseen_skill"] = _finite(report.damage.unseen_skill)
         row["is_damaged"] = bool(report.damage.is_damaged)
     return row
 

@@ -48,7 +48,7 @@ def _try_known_members(
     """Retain against held-out records in the audited model: the place alone, and the share of its absolute size."""
     if "held_out" in evidence.groups and "retain" not in evidence.groups:
         return {}  # single records are no match for groups
-    if evidence.has_oracle and are_other_records(evidence):
+    if evidence.has_oracle and _are_other_records(evidence):
         return {}
     told: dict[str, tuple[str, Effect]] = {}
     p_values = []
@@ -85,7 +85,7 @@ def _mark_strongest(
     return found
 
 
-def are_other_records(evidence: Evidence) -> bool:
+def _are_other_records(evidence: Evidence) -> bool:
     """Whether known members and held-out records differ by more than training: two populations, say.
 
     A classifier on the oracle's representations hardly tells members of one population by having been trained on them.

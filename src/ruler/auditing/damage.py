@@ -1,23 +1,18 @@
-"""Does the model still work? Retain records against the oracle, and accuracy where it is known."""
+"""Does the model still work? Retain records against the oracle, and accuracy on them where it is known."""
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from ruler.auditing.controls import are_other_records
-from ruler.auditing.evidence import Evidence, Side
+from ruler.auditing.evidence import Evidence
 from ruler.auditing.findings import Damage
 from ruler.auditing.settings import AuditSettings
 from ruler.core.types import FloatArray
-from ruler.stats.equivalence import divide
 
 LEAST_SKILL = 0.5
 """A model that keeps less than half of what the oracle knows beyond the most frequent label counts as damaged."""
 
-_COMPARED: tuple[Side, Side] = ("retain", "held_out")
 _MOST_ROWS = 4000
 _GOOD_SKILL = 0.8  # a model that answers as well as this works, wherever its representations lie
 _LEAST_LOSS = 0.05  # of accuracy: less is no damage, whatever the oracle's skill
@@ -29,7 +24,7 @@ def judge_damage(evidence: Evidence, outputs: Mapping[str, Mapping[str, float]])
 
     Args:
         evidence: Of the audit.
-        outputs: ``retain_accuracy`` and ``held_out_accuracy`` by model, where known.
+        outputs: ``retain_accuracy`` by model, where known.
 
     Returns:
         The finding; None where neither an oracle nor accuracies can tell.
@@ -41,46 +36,38 @@ def judge_damage(evidence: Evidence, outputs: Mapping[str, Mapping[str, float]])
             np.asarray(one.rows["retain"][chosen], dtype=np.float64) for one in (evidence.main, *evidence.main_oracles)
         ]
         similarity = float(np.mean([linear_cka(rows[0], other) for other in rows[1:]]))
-    skill, lost, unseen_skill = _find_skill(evidence, outputs)
+    skill, lost = _find_skill(evidence, outputs)
     if math.isnan(similarity) and math.isnan(skill):
         return None
-    return conclude_damage(similarity, skill, lost, unseen_skill, evidence.settings)
+    return conclude_damage(similarity, skill, lost, evidence.settings)
 
 
-def conclude_damage(
-    similarity: float, skill: float, lost: float, unseen_skill: float, settings: AuditSettings
-) -> Damage:
+def conclude_damage(similarity: float, skill: float, lost: float, settings: AuditSettings) -> Damage:
     """Whether these numbers mean damage; NaN where one is not known.
 
-    An oracle that knows its retain records by heart is better on them than a model needs to be: one that is shown to
-    answer them nearly as well as the oracle answers records that it never saw works.
-
     Example:
-        >>> conclude_damage(0.4, math.nan, math.nan, math.nan, AuditSettings()).is_damaged
+        >>> conclude_damage(0.4, math.nan, math.nan, AuditSettings()).is_damaged
         True
     """
     faults = []
-    is_good = skill >= _GOOD_SKILL or unseen_skill >= _GOOD_SKILL
-    if similarity < settings.least_similarity and not is_good:
+    if similarity < settings.least_similarity and not skill >= _GOOD_SKILL:
         faults.append(
             f"retain records no longer lie as they do in the oracle (linear CKA {similarity:.2f}, "
             f"at least {settings.least_similarity:g} expected)"
         )
-    if skill < LEAST_SKILL and lost >= _LEAST_LOSS and not unseen_skill >= _GOOD_SKILL:
+    if skill < LEAST_SKILL and lost >= _LEAST_LOSS:
         faults.append(f"{max(0.0, skill):.0%} of the oracle's skill on retain records is left")
     seen = []
     if not math.isnan(similarity):
         seen.append(f"linear CKA of retain records to the oracle {similarity:.2f}")
     if not math.isnan(skill):
-        seen.append(f"{max(0.0, skill):.0%} of the oracle's skill on them left")
-    if unseen_skill >= _GOOD_SKILL > skill:
-        seen.append(f"which is at least {unseen_skill:.0%} of the oracle's skill on records that it never saw")
+        seen.append(f"{skill:.0%} of the oracle's skill on them left")
     reason = (
         f"The model no longer works: {' and '.join(faults)}."
         if faults
         else f"The model still works: {', '.join(seen)}."
     )
-    return Damage(similarity, settings.least_similarity, skill, LEAST_SKILL, bool(faults), reason, lost, unseen_skill)
+    return Damage(similarity, settings.least_similarity, skill, LEAST_SKILL, bool(faults), reason, lost)
 
 
 def linear_cka(first: FloatArray, second: FloatArray) -> float:
@@ -109,48 +96,23 @@ def linear_cka(first: FloatArray, second: FloatArray) -> float:
     return min(1.0, float(np.linalg.norm(x.T @ y)) ** 2 / (norms[0] * norms[1]))
 
 
-def _find_skill(evidence: Evidence, outputs: Mapping[str, Mapping[str, float]]) -> tuple[float, float, float]:
-    """What is left of the reference's skill on retain records, how much accuracy was lost, and `Damage.unseen_skill`.
+def _find_skill(evidence: Evidence, outputs: Mapping[str, Mapping[str, float]]) -> tuple[float, float]:
+    """What is left of the oracle's (or the original's) skill on retain records, and how much of the score was lost.
 
-    The reference is the oracle or, without one, the original. Skill is the accuracy beyond that of the most frequent
-    label (beyond 0 if labels are unknown, as for language models). Where only losses are known, records whose label
-    gets more than half of the probability count as right.
+    The score is the accuracy beyond that of the most frequent label (beyond 0 if labels are unknown, as for language
+    models). Where only losses are known, records whose label gets more than half of the probability count as right.
     """
-    name = next((name for name in ("oracle", "original") if name in outputs), "oracle")
-    chance = {side: _most_frequent(evidence.labels.get(side)) for side in _COMPARED}
+    labels = evidence.labels.get("retain")
+    counts = np.zeros(0, dtype=np.int64) if labels is None else np.unique(labels, return_counts=True)[1]
     left = outputs.get("unlearned", {}).get("retain_accuracy")
-    usual = outputs.get(name, {}).get("retain_accuracy")
-    unseen = outputs.get(name, {}).get("held_out_accuracy")
+    usual = next((outputs[name].get("retain_accuracy") for name in ("oracle", "original") if name in outputs), None)
+    chance = 0.0 if labels is None else float(counts.max() / len(labels))
     if left is None or usual is None:
         reference = evidence.main_oracles[0] if evidence.has_oracle else evidence.main.original
-        labels = evidence.labels.get("retain")
         if labels is None or evidence.main.losses is None or reference is None or reference.losses is None:
-            return math.nan, math.nan, math.nan
-        if len(np.unique(labels)) > max(20, len(labels) // 10):  # numbers rather than classes
-            return math.nan, math.nan, math.nan
+            return math.nan, math.nan
+        if len(counts) > max(20, len(labels) // 10):  # numbers rather than classes
+            return math.nan, math.nan
         losses = evidence.main.losses["retain"], reference.losses["retain"]
-        left, usual = (_count_right(own) for own in losses)
-        if "held_out" in reference.losses and "held_out" in evidence.labels:
-            unseen = _count_right(reference.losses["held_out"])
-    gain, usual_gain = left - chance["retain"], usual - chance["retain"]
-    skill = math.nan if usual_gain < _WORTHLESS_SKILL else gain / usual_gain
-    # where retain records are known by heart, held-out records of the same kind and with labels say what skill it takes
-    is_comparable = evidence.has_oracle and evidence.labels.keys() >= set(_COMPARED) and not are_other_records(evidence)
-    if unseen is None or unseen - chance["held_out"] < _LEAST_LOSS or not is_comparable:
-        return skill, usual - left, math.nan
-    sizes = [len(evidence.ids[side]) for side in _COMPARED]
-    variances = [rate * (1 - rate) / n for rate, n in zip((left, unseen), sizes, strict=True)]
-    limits = divide(
-        gain, unseen - chance["held_out"], np.diag(variances), freedom=min(sizes) - 1, alpha=evidence.settings.alpha
-    )
-    return skill, usual - left, limits.lower
-
-
-def _count_right(losses: FloatArray) -> float:
-    """Share of records whose label gets more than half of the probability."""
-    return float((losses < math.log(2)).mean())
-
-
-def _most_frequent(labels: npt.NDArray[Any] | None) -> float:
-    """Share of the most frequent label; 0 if labels are unknown."""
-    return 0.0 if labels is None else float(np.unique(labels, return_counts=True)[1].max() / len(labels))
+        left, usual = (float((own < math.log(2)).mean()) for own in losses)  # more than half of the probability
+    return (math.nan if usual - chance < _WORTHLESS_SKILL else (left - chance) / (usual - chance)), usual - left

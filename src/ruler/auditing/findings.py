@@ -209,8 +209,6 @@ class Damage:
         is_damaged: Whether it does.
         reason: Why, or why not, in one sentence.
         lost: Accuracy on retain records that is gone; NaN where it is unknown.
-        unseen_skill: One-sided lower limit of the model's skill on retain records over the oracle's on held-out
-            records, which it never saw; NaN where they cannot tell.
     """
 
     similarity: float
@@ -220,7 +218,6 @@ class Damage:
     is_damaged: bool
     reason: str
     lost: float = _UNKNOWN
-    unseen_skill: float = _UNKNOWN
 
 
 @dataclass(frozen=True)

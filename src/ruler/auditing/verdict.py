@@ -59,7 +59,7 @@ def _decide_attack(attack: AttackFinding, report: Report, contrasts: Mapping[str
 def _decide_plain(report: Report, contrasts: Mapping[str, Contrast], n_flagged: int | None = None) -> Report:
     found = report.damage
     if found is not None:
-        found = conclude_damage(found.similarity, found.skill, found.lost, found.unseen_skill, report.settings)
+        found = conclude_damage(found.similarity, found.skill, found.lost, report.settings)
     metrics = {name: _decide_one(metric, report, contrasts[name]) for name, metric in report.metrics.items()}
     report = replace(report, metrics=metrics, damage=found)
     verdict, reason = decide_overall(report, contrasts, n_flagged)

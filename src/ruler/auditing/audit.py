@@ -77,7 +77,7 @@ def audit(
         >>> report.verdict, sorted(report.metrics), len(report.records)
         ('inconclusive', ['m1', 'm2', 'm4', 'norm'], 200)
         >>> report.needs[0]
-        'The original model, so that it can be seen how well its forget records can be told apart.'
+        'The original model: it shows how well its forget records can be told apart.'
     """
     given = {"unlearned": unlearned, "original": original, "oracle": oracle}
     places = {name: _list_paths(value) for name, value in given.items()}

@@ -123,6 +123,9 @@ class LayerReader:
         """
         found: list[tuple[ReadPoint, Tensor, str]] = []
         is_padded = self._padding_of(batch) if any(point.takes_last_token for point in self.points) else None
+        is_decoder_padded = is_padded
+        if self.is_apart:  # the decoder reads tokens of its own
+            is_decoder_padded = cast(Tensor, batch.labels) == IGNORED_TOKEN if batch.has_token_labels else None
         chosen, model = self._choose_places(batch), cast(Any, self.model)
         of_encoder = set(model.get_encoder().modules()) if self.is_apart else set()
 
@@ -137,7 +140,7 @@ class LayerReader:
             if chosen is not None and tensor.ndim == 3 and is_decoded:
                 pooled, words = average_places(tensor, point, chosen), WORDS[self.pooling or "completion"]
             else:
-                pooled, words = pool_tokens(tensor, point, self._decoder_padding_of(batch) if is_decoded else is_padded)
+                pooled, words = pool_tokens(tensor, point, is_decoder_padded if is_decoded else is_padded)
             found.append((point, pooled.clone(), words))
 
         def add_hook(point: ReadPoint) -> Any:
@@ -223,14 +226,6 @@ class LayerReader:
                 'Leave them out, or choose pooling="last".'
             )
         return chosen
-
-    def _decoder_padding_of(self, batch: Batch) -> Tensor | None:
-        """Padding among the tokens that the point sees, which may be a decoder's own."""
-        if not self.is_apart:
-            return self._padding_of(batch)
-        if batch.has_token_labels and isinstance(batch.labels, Tensor):
-            return batch.labels == IGNORED_TOKEN
-        return None
 
     def _padding_of(self, batch: Batch) -> Tensor | None:
         mask = batch.named.get("attention_mask")

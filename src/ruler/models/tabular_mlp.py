@@ -135,7 +135,7 @@ def draw_noise(like: torch.Tensor, rate: float) -> torch.Tensor:
 
 
 def _draw_bits(rate: float, flat: torch.Tensor, generator: torch.Generator | None = None) -> None:
-    """Fill with 0 at this rate and else 1, one number of the generator for each."""
+    """Fill numbers of any type with 0 at this rate and else 1, one number of the generator for each."""
     raw = torch.empty(min(_AT_ONCE, flat.numel()), dtype=torch.int64)
     threshold = math.ceil((1 - rate) * 2.0**53)
     for part in torch.split(flat, _AT_ONCE):
@@ -161,9 +161,9 @@ class _Sequence:
             self._generator.set_state(self._end_of_kept)
             self._next = len(self.kept)
         while self._next <= number:
-            bits = torch.empty(CHUNK)
+            bits = torch.empty(CHUNK, dtype=torch.bool)
             _draw_bits(self._rate, bits, self._generator)
-            self._live = np.packbits(bits.numpy().astype(bool))
+            self._live = np.packbits(bits.numpy())
             if may_keep and self._next == len(self.kept):
                 self.kept.append(self._live)
                 self._end_of_kept = self._generator.get_state()

@@ -28,6 +28,9 @@ ForgetDraw = tuple[float, int]
 
 Key = TypeVar("Key")
 
+_UNLEARNING_MASKS = MaskReplay()
+"""Kept while a process works: methods have the same seed in all jobs."""
+
 _AT_ONCE_BYTES = 1 << 30
 """Products and representations of models that are measured at once, on a device that gains by it."""
 
@@ -84,7 +87,7 @@ class ProtocolEngine:
             for rows in (records.partition.forget, records.partition.retain)
         )
         original = self._original(cell.seed, cell.batch_size, cell.models)
-        with replay_masks(self._masks):
+        with replay_masks(_UNLEARNING_MASKS):
             model = unlearn(cell.method, original, forget=forget, retain=retain, settings=choose_unlearning(cell))
         assert isinstance(model, TabularMLP)  # unlearning works on a copy
         return self._measure(model, records)

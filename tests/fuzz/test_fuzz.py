@@ -100,7 +100,8 @@ def test_the_section_is_written_between_its_markers(tmp_path):
         write_section(page, describe(counts))
     text = page.read_text()
     assert (text.count(BEGIN), text.count(END), text.count("## Changed files")) == (1, 1, 1)
-    assert "7 changed files over 1 readers in 0 minutes of one core (14 per second): 0 ended" in text
+    assert "7 changed files over 1 readers in 0 minutes of one core (14 per second)." in text
+    assert "within 20 s and 1 GB: 0 did not." in text
     assert "kept" in text
 
 

@@ -185,3 +185,17 @@ def test_anything_else_is_refused(content):
 def test_what_is_no_image_is_said_in_words():
     with pytest.raises(FileFormatError, match=r"a file that cannot be read \(not one of the two\)\. Remove or convert"):
         decode_image(b"text", "a/b.png")
+
+
+@pytest.mark.parametrize("field", ["stored", "packed"])
+def test_an_entry_that_claims_more_than_the_file_has_is_refused_before_memory_is_taken(tmp_path, field):
+    path = tmp_path / "a.pt"
+    torch.save(torch.eye(3), path)
+    content = bytearray(path.read_bytes())
+    entry = content.index(b"PK\x01\x02")  # the first one of the central directory: packing, then both sizes
+    if field == "packed":
+        content[entry + 10 : entry + 12] = struct.pack("<H", zipfile.ZIP_DEFLATED)
+    content[entry + 20 : entry + 24] = struct.pack("<I", 1 << 30)
+    path.write_bytes(content)
+    with pytest.raises(FileFormatError, match="must hold what its entries claim; .* 1,073,741,824 bytes of a file of"):
+        read_torch(path)

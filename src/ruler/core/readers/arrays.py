@@ -82,10 +82,20 @@ class NpzArrays(Mapping[str, npt.NDArray[Any]]):
 
 
 def check_packing(archive: zipfile.ZipFile, path: Path) -> None:
-    """Refuse archives that are packed otherwise than by deflate: others take memory by what the file claims."""
-    odd = [entry.filename for entry in archive.infolist() if entry.compress_type not in _PACKINGS]
-    if odd:
-        raise FileFormatError(f"{path} must be stored or deflated; entry {odd[0]!r:.80} is not. {_AGAIN}")
+    """Refuse archives that are packed otherwise than by deflate, or whose entries claim to take more than the file has.
+
+    Both take memory by what the file claims.
+    """
+    n_bytes = path.stat().st_size
+    for entry in archive.infolist():
+        if entry.compress_type not in _PACKINGS:
+            raise FileFormatError(f"{path} must be stored or deflated; entry {entry.filename!r:.80} is not. {_AGAIN}")
+        is_stored = entry.compress_type == zipfile.ZIP_STORED
+        if entry.compress_size > n_bytes or (is_stored and entry.compress_size != entry.file_size):
+            raise FileFormatError(
+                f"{path} must hold what its entries claim; entry {entry.filename!r:.80} claims "
+                f"{entry.compress_size:,} bytes of a file of {n_bytes:,}. {_AGAIN}"
+            )
 
 
 @contextmanager

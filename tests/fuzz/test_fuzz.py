@@ -29,7 +29,7 @@ def check(counts, failures):
 
 
 def test_changed_files_end_in_a_result_or_an_error_of_ours():
-    counts, failures = running.run(seconds=2, jobs=1, names=LIGHT, seed=1)
+    counts, failures = running.run(seconds=4, jobs=1, names=LIGHT, seed=1)
     check(counts, failures)
     assert sum(count.n_refused for count in counts.values()) > 100
 

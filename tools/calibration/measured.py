@@ -49,6 +49,7 @@ def make_tables(rows: list[Row]) -> dict[str, str]:
         "uniformity": (tabulate_uniformity, (parts.get("random", []),)),
         "chosen": (tabulate_chosen, (chosen, "kind", "forget set")),
         "chosen by set": (tabulate_chosen, (chosen, "set", "set")),
+        "tilted": (tabulate_chosen, (parts.get("tilted", []), "kind", "forget set")),
         "controls": (tabulate_chosen, (controls, "set", "set")),
         "knowing": (tabulate_knowing, (knowing,)),
         "knowing by set": (tabulate_knowing_by_set, (knowing,)),

@@ -10,6 +10,10 @@ chosen: the same with forget sets chosen by a rule and held-out rows from the ge
     audited with one oracle and with five.
     Audits: 12 per kind and set (most recent rows 24, whole class 24); 20 on CIFAR-10.
     Counts: alarms at most 2% with one oracle, at most 7% with five.
+tilted: the same with forget rows drawn with chances that grow as exp(tilt z) along a random direction z of the features;
+    the guard sees slight tilts only now and then.
+    Audits: 12 per tilt (.2, .4, .8) and large table, with one oracle and with five.
+    Counts: alarms.
 controls: a whole class forgotten, held-out rows of the same class.
     Audits: 40 on digits, 20 on CIFAR-10.
     Counts: alarms.
@@ -40,7 +44,8 @@ answers: evidence whose p-value is at alpha.
     Audits: 10 pieces of evidence, each in 60 row orders and with 20 seeds.
     Counts: one verdict; the same bits in every order.
 
-Models. Tables and digits: the paper's perceptron, 50 full-batch epochs (parts random, chosen, destroyed), or 400 epochs
+Models. Tables and digits: the paper's perceptron, 50 full-batch epochs (parts random, chosen, tilted,
+destroyed), or 400 epochs
 at 5e-3 (several, knowing, caution). The oracle shares the audited model's initial weights if the world's seed is even,
 and has its own if it is odd; dropout always differs. CIFAR-10: the paper's small network, 20 epochs in batches of 128.
 TOFU: SmolLM2-135M, 5 epochs, records grouped by author.
@@ -63,6 +68,7 @@ N_ALONE = {200: 20, 100: 8, 50: 8, 500: 8}
 CPU_PARTS = (
     "random",
     "chosen",
+    "tilted",
     "several",
     "knowing",
     "destroyed",
@@ -100,6 +106,11 @@ def list_jobs(part: str, *, is_quick: bool) -> dict[str, Job]:
     elif part == "knowing":
         for make in (knowing.make_overfit, knowing.make_flipped):
             jobs |= {f"{make.__name__} {name} {s}": (make, (name, s)) for name in SETS for s in spread(N_KNOWING)}
+    elif part == "tilted":
+        for name in knowing.CAUTION_SETS:
+            for tilt in unlearned.TILTS:
+                seeds = spread(N_CHOSEN)
+                jobs |= {f"{name} {tilt} {seed}": (unlearned.make_tilted, (name, tilt, seed)) for seed in seeds}
     elif part == "several":
         for make, n_draws in ((several.make_several, N_SEVERAL), (several.make_one_class, N_SEVERAL_CHOSEN)):
             jobs |= {f"{make.__name__} {name} {s}": (make, (name, s)) for name in SETS for s in spread(n_draws)}

@@ -44,6 +44,10 @@ RECENT = ("electricity", "bank_marketing")
 """Sets whose rows stand in the order of time."""
 
 
+TILTS = (0.2, 0.4, 0.8)
+"""How strongly forget rows are drawn to one side; 0 is a random draw."""
+
+
 def count_pairs(name: str) -> int:
     """Model pairs of a set; each serves as many audits as its pool of rows that were never trained on allows."""
     return N_AUDITS // AUDITS_PER_PAIR[name]
@@ -89,6 +93,22 @@ def make_chosen(name: str, kind: str, seed: int) -> Iterator[World]:
         held_out = np.setdiff1d(gone, forget)
     draw = Draw.of(source, forget=forget, retain=np.setdiff1d(population, forget), held_out=held_out)
     yield audit_retrained(draw, name, kind, seed)
+
+
+def make_tilted(name: str, tilt: float, seed: int) -> Iterator[World]:
+    """Forget rows that lie a little to one side: their chances grow as exp(tilt z) along a random direction z."""
+    source, rng = load_source(name), np.random.default_rng([5, seed, round(10 * tilt)])
+    population, outside, _ = np.split(
+        rng.permutation(len(source.target)), [POPULATION[name], POPULATION[name] + N_HELD_OUT]
+    )
+    features = source.features[population]
+    spread = features.std(axis=0)
+    place = (features / np.where(spread > 0, spread, np.inf)) @ rng.normal(size=features.shape[1])
+    place = np.clip((place - place.mean()) / place.std(), -3, 3)
+    chances = np.exp(tilt * place)
+    forget = rng.choice(population, N_FORGET, replace=False, p=chances / chances.sum())
+    draw = Draw.of(source, forget=forget, retain=np.setdiff1d(population, forget), held_out=outside)
+    yield audit_retrained(draw, name, f"tilted by {tilt:g}", seed)
 
 
 def audit_retrained(draw: Draw, name: str, kind: str, seed: int) -> World:

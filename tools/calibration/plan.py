@@ -10,8 +10,8 @@ chosen: the same with forget sets chosen by a rule and held-out rows from the ge
     audited with one oracle and with five.
     Audits: 12 per kind and set (most recent rows 24, whole class 24); 20 on CIFAR-10.
     Counts: alarms at most 2% with one oracle, at most 7% with five.
-tilted: the same with forget rows drawn with chances that grow as exp(tilt z) along a random direction z of the features;
-    the guard sees slight tilts only now and then.
+tilted: the same with forget rows drawn with chances that grow as exp(tilt z) along a random direction z of the
+    features; the guard sees slight tilts only now and then.
     Audits: 12 per tilt (.2, .4, .8) and large table, with one oracle and with five.
     Counts: alarms.
 controls: a whole class forgotten, held-out rows of the same class.
@@ -44,11 +44,10 @@ answers: evidence whose p-value is at alpha.
     Audits: 10 pieces of evidence, each in 60 row orders and with 20 seeds.
     Counts: one verdict; the same bits in every order.
 
-Models. Tables and digits: the paper's perceptron, 50 full-batch epochs (parts random, chosen, tilted,
-destroyed), or 400 epochs
-at 5e-3 (several, knowing, caution). The oracle shares the audited model's initial weights if the world's seed is even,
-and has its own if it is odd; dropout always differs. CIFAR-10: the paper's small network, 20 epochs in batches of 128.
-TOFU: SmolLM2-135M, 5 epochs, records grouped by author.
+Models. Tables and digits: the paper's perceptron, 50 full-batch epochs (random, chosen, tilted,
+destroyed), or 400 epochs at 5e-3 (several, knowing, caution). The oracle shares the audited model's initial weights if
+the world's seed is even, and has its own if it is odd; dropout always differs. CIFAR-10: the paper's small network, 20
+epochs in batches of 128. TOFU: SmolLM2-135M, 5 epochs, records grouped by author.
 
 Audits that share models: on large tables one pair of models serves 20 random audits of disjoint rows (30 pairs); on
 CIFAR-10 one pair serves 28. TOFU's audits share two pairs of models and draw 30 and 50 of the same 100 authors: they

@@ -197,5 +197,5 @@ def test_an_entry_that_claims_more_than_the_file_has_is_refused_before_memory_is
         content[entry + 10 : entry + 12] = struct.pack("<H", zipfile.ZIP_DEFLATED)
     content[entry + 20 : entry + 24] = struct.pack("<I", 1 << 30)
     path.write_bytes(content)
-    with pytest.raises(FileFormatError, match="must hold what its entries claim; .* 1,073,741,824 bytes of a file of"):
+    with pytest.raises(FileFormatError, match=r"claim; entry .* claims 1,073,741,824 bytes of"):
         read_torch(path)

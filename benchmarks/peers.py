@@ -57,7 +57,7 @@ def compare_peers(*, is_quick: bool = False, json_file: Path | None = None) -> N
     console.print(table)
     with console.status("measuring ..."):
         numbers["protocol"] = list(protocol.time_protocol(QUICK_SETS if is_quick else SETS))
-    shown = _make_table("two seeds, three fractions, four methods: from training to metrics", PROTOCOL, n_words=1)
+    shown = _make_table("two seeds, three fractions, four methods: from training to metrics", PROTOCOL, n_words=2)
     for found in numbers["protocol"]:
         shown.add_row(*list_cells(PROTOCOL, vars(found)))
     console.print(shown)

@@ -1,14 +1,19 @@
 """The paper's protocol, spelled plainly and run one model after the other, against `ruler reproduce`.
 
 The plain form is what the paper describes in the fewest lines of torch and NumPy: nothing is shared between conditions
-but the trained models, nothing is cached, and torch uses its threads as it likes.
+but the trained models, and nothing is cached. Each form runs in processes of its own, on one thread, by turns.
 """
 
+import argparse
 import copy
+import json
+import os
+import statistics
+import subprocess
+import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,50 +22,92 @@ import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812  # its name everywhere
 
+from benchmarks.measure import describe_machine
 from ruler.core.errors import RulerError
+from ruler.core.files import write_atomically
 from ruler.core.types import FloatArray, Partition
 from ruler.data import load_tabular, partition_rows, split
-from ruler.experiment.run import RunSettings, run_studies
-from ruler.experiment.studies import STUDIES, narrow_studies
 
 FRACTIONS = (0.01, 0.05, 0.10)
+FORMS = ("plain", "protocol", "ensemble")
+"""The plain form, and RULER's two engines."""
+
 _N_SEEDS = 2
+_N_TURNS = 3
 _GALLERY = 2000
 _TEMPERATURE = 2.0
 
 
 @dataclass(frozen=True)
 class ProtocolTiming:
-    """Two seeds of one dataset, three fractions, four methods, from training to metrics."""
+    """Two seeds of one dataset, three fractions, four methods, from the first import to metrics.
+
+    Args:
+        plain_s, ruler_s: Processor seconds, the median of all turns.
+        speedup: Ratio of these medians.
+        lowest, highest: Ratio within a single turn.
+        plain_mb, ruler_mb: Peak memory of a process.
+    """
 
     dataset: str
+    engine: str
     plain_s: float
     ruler_s: float
     speedup: float
+    lowest: float
+    highest: float
+    plain_mb: float
+    ruler_mb: float
 
 
-def time_protocol(datasets: tuple[str, ...]) -> Iterator[ProtocolTiming]:
-    """Time both forms on each dataset that is there; a dataset that is not is left out."""
+def time_protocol(datasets: tuple[str, ...], n_turns: int = _N_TURNS) -> Iterator[ProtocolTiming]:
+    """Time all forms on each dataset that is there; a dataset that is not is left out."""
     for name in datasets:
         try:
             load_tabular(name)
         except RulerError:
             continue
-        plain_s = _time(lambda name=name: [run_plainly(name, seed) for seed in range(_N_SEEDS)])  # type: ignore[misc]
-        ruler_s = _time(lambda name=name: _run_with_ruler(name))  # type: ignore[misc]
-        yield ProtocolTiming(name, plain_s, ruler_s, plain_s / ruler_s)
+        turns = [{form: _measure(form, name) for form in FORMS} for _ in range(n_turns)]
+        seconds, peaks_mb = ({form: [turn[form][i] for turn in turns] for form in FORMS} for i in range(2))
+        middle_s = {form: statistics.median(values) for form, values in seconds.items()}
+        for engine in FORMS[1:]:
+            ratios = [plain / ours for plain, ours in zip(seconds["plain"], seconds[engine], strict=True)]
+            yield ProtocolTiming(
+                name,
+                engine,
+                middle_s["plain"],
+                middle_s[engine],
+                middle_s["plain"] / middle_s[engine],
+                min(ratios),
+                max(ratios),
+                max(peaks_mb["plain"]),
+                max(peaks_mb[engine]),
+            )
 
 
-def _time(call: Callable[[], Any]) -> float:
-    started_s = time.perf_counter()
-    call()
-    return time.perf_counter() - started_s
+def _measure(form: str, name: str) -> tuple[float, float]:
+    """Processor seconds and peak MB of a form, its worker processes among them."""
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks", "protocol", "--form", form, "--datasets", name], env=os.environ | threads
+    )
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise RulerError(f"form {form} must end well to be timed; got exit status {process.returncode} on {name}.")
+    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
 
 
-def _run_with_ruler(name: str) -> None:
+def _run_with_ruler(engine: Any, name: str) -> None:
+    # Imported late: the plain form does not pay for loading these.
+    from ruler.experiment.executors import LocalExecutor
+    from ruler.experiment.run import RunSettings, run_studies
+    from ruler.experiment.studies import STUDIES, narrow_studies
+
     studies = narrow_studies((STUDIES["primary"],), datasets=(name,), n_seeds=_N_SEEDS)
+    studies = tuple(replace(study, engine=engine) for study in studies)
     with tempfile.TemporaryDirectory() as folder:
-        run_studies(studies, RunSettings(Path(folder), models=Path(folder) / "models"))
+        run_studies(studies, RunSettings(Path(folder), executor=LocalExecutor(1), models=Path(folder) / "models"))
 
 
 def run_plainly(name: str, seed: int) -> list[tuple[str, float, float, float]]:
@@ -162,3 +209,26 @@ def _embed(model: nn.Module, x: torch.Tensor) -> FloatArray:
         rows = model[:5](x).double().numpy()  # type: ignore[index]
     unit: FloatArray = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
     return unit
+
+
+def main() -> None:
+    """`python -m benchmarks protocol --json FILE`: time all forms by turns; with --form, run one of them once."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--datasets", nargs="+", default=["breast_cancer", "phoneme", "magic"])
+    parser.add_argument("--turns", type=int, default=_N_TURNS)
+    parser.add_argument("--json", type=Path, help="write all numbers to this file")
+    parser.add_argument("--form", choices=FORMS, help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    if chosen.form == "plain":
+        for seed in range(_N_SEEDS):
+            run_plainly(chosen.datasets[0], seed)
+    elif chosen.form:
+        _run_with_ruler(chosen.form, chosen.datasets[0])
+    else:
+        timings: list[dict[str, Any]] = []
+        for timing in time_protocol(tuple(chosen.datasets), chosen.turns):
+            timings.append(asdict(timing))
+            print(json.dumps(timings[-1]), flush=True)
+            if chosen.json:
+                numbers = {"machine": describe_machine(), "protocol": timings}
+                write_atomically(chosen.json, json.dumps(numbers, indent=2) + "\n")

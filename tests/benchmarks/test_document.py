@@ -5,6 +5,7 @@ from pathlib import Path
 from benchmarks.audits import AuditTiming, Case
 from benchmarks.cuda import CudaTiming
 from benchmarks.document import write_document
+from benchmarks.protocol import ProtocolTiming
 from benchmarks.search import KindTiming, Timing
 from benchmarks.shards import ShardsTiming
 from benchmarks.studies import StudyTiming
@@ -19,7 +20,7 @@ def test_the_page_holds_every_measured_number(tmp_path):
         {
             "machine": {"processor": "abacus", "cores": 2},
             "search": [asdict(cpu)],
-            "protocol": [{"dataset": "phoneme", "plain_s": 30.0, "ruler_s": 10.0, "speedup": 3.0}],
+            "protocol": [asdict(ProtocolTiming("phoneme", "ensemble", 30.0, 10.0, 3.0, 2.8, 3.1, 300.0, 400.0))],
         },
         {"machine": {"processor": "loom"}, "search": [asdict(gpu), asdict(first)], "notes": ["Woven once."]},
         {
@@ -42,12 +43,12 @@ def test_the_page_holds_every_measured_number(tmp_path):
     assert "| diffuse | 20,000 | 128 | ruler | 0.25 | 1.00x | 73 | 2.04 |" in page
     assert "| 1,000,000 | 128 | ruler | 0.36 | 361 | 0.46 | 1.12x | 1.00x | 3062 |" in page
     assert "| 1,000,000 | 128 | ruler, first pass | 0.32 | 402 | 0.52 |  | 0.89x | 800 |" in page
-    assert "| phoneme | 30.0 | 10.0 | 3.0x |" in page
+    assert "| phoneme | ensemble | 30.0 | 10.0 | 3.00x (2.80 to 3.10) | 300 | 400 |" in page
     assert "| 3,000,000 | 128 | 10,000 | all | 11.0 min | 2.00 |" in page
     assert "| primary | cuda | 1,800 | 40 |" in page
     assert "| collapsed | 20,000 | 0.80 | 1.70 | 1.40 | 0.40 | 1.75x | 60 | yes |" in page
     assert "| tight classes | 200,000 | 768 | 0.200 | 2.5x | 900 |" in page
-    assert "| 10,000 | 128 | 1,000 | all | 0.1 | 2.0 | 4.0 | 0.4 | 6.5 | 0.50 |" in page
+    assert "| 10,000 | 128 | 1,000 | all | 0.1 | 2.0 | 4.0 | 0.4 | 6.5 | 6.4 | 0.50 |" in page
     assert "| together |  | 2,250 | 48 |" in page
     for words in ("processor abacus, cores 2", "processor loom", "Woven once.", "## On a GPU"):
         assert words in page

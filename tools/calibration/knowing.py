@@ -41,15 +41,15 @@ def make_overfit(name: str, seed: int) -> Iterator[World]:
     oracle = train_model(draw, retain, seed, 0)
     clean, original = train_model(draw, retain, seed, 1), train_model(draw, np.concatenate([retain, forget]), seed, 2)
     known = {"oracles": [draw.embed(oracle)], "original": draw.embed(original)}
-    yield _tell(draw, "overfit on true labels", seed, original, known)
+    yield tell(draw, "overfit on true labels", seed, original, known)
     for method in METHODS:
-        yield _tell(draw, f"overfit, then {method}", seed, _unlearn(method, original, draw), known)
+        yield tell(draw, f"overfit, then {method}", seed, _unlearn(method, original, draw), known)
     often = np.concatenate([retain, np.tile(forget, N_REPEATS)])
-    yield _tell(draw, "each forget record trained 10 times", seed, train_model(draw, often, seed, 3), known)
+    yield tell(draw, "each forget record trained 10 times", seed, train_model(draw, often, seed, 3), known)
     kept = _keep_first_layer(draw, original, seed)
-    yield _tell(draw, "first layer kept, the rest retrained", seed, kept, known)
+    yield tell(draw, "first layer kept, the rest retrained", seed, kept, known)
     for kind, change in (("norms of forget rows x 1.3", _stretch), ("half of 60% marked up, half down", _mark)):
-        world = _tell(draw, kind, seed, clean, known)
+        world = tell(draw, kind, seed, clean, known)
         yield replace(world, unlearned=change(world.unlearned, world.oracles[0], rng))
 
 
@@ -62,14 +62,14 @@ def make_flipped(name: str, seed: int) -> Iterator[World]:
     oracle, clean = train_model(draw, retain, seed, 0), train_model(draw, retain, seed, 1)
     original = train_model(wrong, both, seed, 4)
     known = {"oracles": [wrong.embed(oracle)], "original": wrong.embed(original)}
-    yield _tell(wrong, "flipped labels", seed, original, known)
+    yield tell(wrong, "flipped labels", seed, original, known)
     for method in METHODS:
-        yield _tell(wrong, f"flipped, then {method}", seed, _unlearn(method, original, wrong), known)
+        yield tell(wrong, f"flipped, then {method}", seed, _unlearn(method, original, wrong), known)
     known = {
         "oracles": [half_wrong.embed(oracle)],
         "original": half_wrong.embed(train_model(half_wrong, both, seed, 5)),
     }
-    yield _tell(half_wrong, "clean trunk, memorising head", seed, _memorise_in_head(half_wrong, clean), known)
+    yield tell(half_wrong, "clean trunk, memorising head", seed, _memorise_in_head(half_wrong, clean), known)
 
     few, rng = draw_rows(name, seed, FEW_FORGET, FEW_HELD_OUT, RETAIN_FEW[name])
     few = few.flip_labels(rng)
@@ -77,7 +77,7 @@ def make_flipped(name: str, seed: int) -> Iterator[World]:
     original = train_model(few, np.concatenate([retain, forget]), seed, 7)
     model = train_model(few, np.concatenate([retain, forget[:N_MISSED]]), seed, 8)
     known = {"oracles": [few.embed(train_model(few, retain, seed, 0))], "original": few.embed(original)}
-    yield _tell(few, "5 of 60 memorised", seed, model, known)
+    yield tell(few, "5 of 60 memorised", seed, model, known)
 
 
 def draw_rows(name: str, seed: int, *sizes: int) -> tuple[Draw, np.random.Generator]:
@@ -93,7 +93,7 @@ def train_model(draw: Draw, rows: np.ndarray, seed: int, k: int) -> TabularMLP:
     return draw.train(rows, start=start, dropout_seed=20 * seed + k, settings=OVERFIT)
 
 
-def _tell(draw: Draw, kind: str, seed: int, model: TabularMLP, known: dict[str, Any]) -> World:
+def tell(draw: Draw, kind: str, seed: int, model: TabularMLP, known: dict[str, Any]) -> World:
     """The world of a trained model, with what it does on its forget and held-out records."""
     unlearned = draw.embed(model)
     facts = {f"accuracy_{side}": draw.count_right(model, draw.rows[side]) for side in ("forget", "held_out")}

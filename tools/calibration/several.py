@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from calibration.knowing import N_FORGET, N_HELD_OUT, RETAIN_TRUE, draw_rows
+from calibration.knowing import N_FORGET, N_HELD_OUT, RETAIN_TRUE, draw_rows, tell
 from calibration.perceptrons import OVERFIT, Draw, load_source
-from calibration.world import World, measure_attack
+from calibration.world import World
 from ruler.models.tabular_mlp import TabularMLP
 
 N_ORACLES = 5
@@ -29,7 +29,8 @@ def make_several(name: str, seed: int) -> Iterator[World]:
         ("overfit", original),
         ("overfit on a third", _train(draw, third, seed, seed, 9)),
     ):
-        yield _tell(draw, kind, seed, model, known | {"original": draw.embed(original)})
+        world = tell(draw, kind, seed, model, known | {"original": draw.embed(original)})
+        yield replace(world, variants=VARIANTS)
 
 
 def make_one_class(name: str, seed: int) -> Iterator[World]:
@@ -42,7 +43,8 @@ def make_one_class(name: str, seed: int) -> Iterator[World]:
     held_out, retain, _ = np.split(others, np.cumsum([N_HELD_OUT, RETAIN_TRUE[name]]))
     draw = Draw.of(source, forget=own[:n_forget], retain=retain, held_out=held_out)
     original = _train(draw, np.concatenate([draw.rows["retain"], draw.rows["forget"]]), seed, seed, 8)
-    yield _tell(draw, "overfit, one class", seed, original, _know(draw, seed) | {"original": draw.embed(original)})
+    known = _know(draw, seed) | {"original": draw.embed(original)}
+    yield replace(tell(draw, "overfit, one class", seed, original, known), variants=VARIANTS)
 
 
 def _know(draw: Draw, seed: int) -> dict[str, Any]:
@@ -53,10 +55,3 @@ def _know(draw: Draw, seed: int) -> dict[str, Any]:
 
 def _train(draw: Draw, rows: np.ndarray, start: int, seed: int, k: int) -> TabularMLP:
     return draw.train(rows, start=start, dropout_seed=20 * seed + k, settings=OVERFIT)
-
-
-def _tell(draw: Draw, kind: str, seed: int, model: TabularMLP, known: dict[str, Any]) -> World:
-    unlearned = draw.embed(model)
-    facts = {f"accuracy_{side}": draw.count_right(model, draw.rows[side]) for side in ("forget", "held_out")}
-    facts |= {"attack": measure_attack(unlearned), "shares_start": seed % 2 == 0}
-    return World(draw.source.name, kind, seed, unlearned, facts=facts, variants=VARIANTS, **known)

@@ -122,7 +122,7 @@ def test_a_model_that_only_the_loss_could_see_says_so():
     only_loss = {"loss": measure(0.5, 0.8, name="loss", seen=0.001)}
     verdict, reason = decide_all(only_loss, {"loss": ("erased", "within")})
     assert verdict == "erased"
-    assert "No representation showed it." in reason
+    assert "No representation showed them." in reason
     assert "No representation" not in decide_all()[1]
 
 
@@ -176,7 +176,7 @@ def decide_all(found=SEEN, verdicts=CLEAR, guards=(), damage=WORKS, n_flagged=0,
 def test_erased_needs_everything():
     verdict, reason = decide_all()
     assert verdict == "erased"
-    assert "the original's forget records could be told from held-out records by M2" in reason
+    assert "The original's forget records could be told from held-out records by M2" in reason
     blind = {name: replace(one, sensitivity=replace(one.sensitivity, is_seen=False)) for name, one in SEEN.items()}
     untouched = GuardFinding("identical_to_original", "warn", "The same.", "Check.")
     for changed in (
@@ -232,7 +232,7 @@ def test_the_rule_reads_the_same_from_the_numbers_of_a_finished_audit(random):
 def test_no_more_than_all_records_can_be_missed():
     verdict, reason = decide_all({"m2": measure(0.995, 0.9, seen=0.001)}, {"m2": ("erased", "within")})
     assert verdict == "erased"
-    assert "up to 100% of the forget records is not excluded" in reason
+    assert "A clear mark on up to 100% of the forget records, or a faint one on more, is not excluded." in reason
     (share,) = re.findall(r"up to (\d+)% of the forget records", decide_all()[1])
     largest = max(describe(one).largest_distance for one in SEEN.values())
     assert int(share) == round(200 * largest)

@@ -172,15 +172,15 @@ def decide_overall(
     names = ", ".join(_name(contrasts[name], is_inside=True) for name in deciding)
     layers = report.provenance.get("layers")
     where = f" at {', '.join(layers)}" if layers else ""
-    hidden = "" if any(contrasts[name].is_by_layer for name in seen) else "No representation showed it. "
+    hidden = "" if any(contrasts[name].is_by_layer for name in seen) else "No representation showed them. "
     is_original = next(iter(seen.values())).source == "original"
-    whom = "the original's forget records" if is_original else "known members"
+    whom = "The original's forget records" if is_original else "Known members"
     missed = min(1.0, 2 * max(metric.largest_distance for metric in deciding.values()))
     return "erased", (
         f"By {names}{where}, forget records are like records that were never trained on, within the margin. "
-        f"The audit detects what training leaves: {whom} could be told from held-out records by "
+        f"{whom} could be told from held-out records by "
         f"{', '.join(_name(contrasts[name], is_inside=True) for name in seen)}. {hidden}"
-        f"A mark on up to {missed:.0%} of the forget records is not excluded."
+        f"A clear mark on up to {missed:.0%} of the forget records, or a faint one on more, is not excluded."
     )
 
 

@@ -37,7 +37,7 @@ def test_no_table_is_cut(browser, request, tmp_path):
     for heading, table in (
         ("Could the audit have seen it?", "Upper"),
         ("Does the model still work?", "Linear CKA"),
-        ("Metrics and tests", "M1 oracle similarity"),
+        ("Metrics and tests", "M1 oracle"),
         ("The paper\u2019s own nulls", "misleads"),
         ("Records", "Nearest retain"),
     ):

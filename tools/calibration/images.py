@@ -210,7 +210,7 @@ def make_knowing(device: str, seed: int, scale: Scale) -> Iterator[World]:
             original = photos.train(both, start=number, order=10 * number + 1 + k, recipe=scale.recipe)
             untouched = {"overfit": "overfit on true labels", "flipped": "flipped labels"}[name]
             models: dict[str, nn.Module] = {untouched: original}
-            for method in METHODS:
+            for method in knowing.METHODS_TRIED:
                 settings = METHODS[method].settings(batch_size=128, loss_bound=1e9)
                 pairs = {"forget": photos.pair(forget), "retain": photos.pair(retain)}
                 models[f"{name}, then {method}"] = unlearn(method, original, settings=settings, **pairs).eval()

@@ -26,6 +26,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "inputs.md"
 EMBEDDINGS = {
     "a tuple of arrays": "audit((forget, retain, held_out))",
     "without held-out records": "audit((forget, retain))",
+    "None for held-out records": "audit((forget, retain, None))",
+    "None for retain records": "audit((forget, None))",
     "a dict by side": "audit({'forget': forget, 'retain': retain, 'held_out': held_out})",
     "nested lists": "audit((forget.tolist(), retain.tolist()))",
     "torch tensors": "audit((torch.tensor(forget), torch.tensor(retain)))",
@@ -68,6 +70,8 @@ EMBEDDINGS = {
     "other records in the oracle": "audit((forget, retain), oracle=(forget[:20], retain))",
     "held-out records of one model only": "audit((forget, retain, held_out), oracle=(forget, retain))",
     "too few names": "audit((forget, retain), ids=names[:5])",
+    "a heading among the names": "audit((forget, retain), groups=['person', *names])",
+    "groups that are not known of all": "audit((forget, retain), groups=[None, *names[1:]])",
     "a file that is not there": "audit(('model/forgot.npy', 'model/retain.npy'))",
     "a folder without retain records": "audit('half')",
     "a file with the weights of a model": "audit(('model/weights.pt', 'model/retain.npy'))",
@@ -92,7 +96,11 @@ MODELS = {
     "keys that the model does not take": "audit_models(two_inputs, forget={'a': x, 'c': x}, retain=x2)",
     "texts": "audit_models(model, forget=['a', 'b'], retain=x2)",
     "inputs of the wrong width": "audit_models(model, forget=x[:, :3], retain=x2)",
+    "inputs of the wrong type": "audit_models(model, forget=x.long(), retain=x2)",
+    "token ids beyond the vocabulary": "audit_models(tokens, forget=10 + x.long().abs(), retain=x2.long().abs())",
+    "None for retain records": "audit_models(model, forget=x, retain=None)",
     "no such layer": "audit_models(model, forget=x, retain=x2, layer='head')",
+    "a layer by its number": "audit_models(model, forget=x, retain=x2, layer=1)",
     "settings as a dict": "audit_models(model, forget=x, retain=x2, settings={'margin': 0.05})",
 }
 
@@ -139,6 +147,7 @@ def given(tmp_path_factory):
     rows = {"forget": forget, "retain": retain, "held_out": held_out, "names": names, "table": table}
     records = {"x": x, "x2": x2, "y": (x[:, 0] > 0).long(), "y2": (x2[:, 0] > 0).long(), "classes": ["a", "b"] * 15}
     models = {"model": _build(2), "one_logit": _build(1), "two_inputs": TwoInputs(), "dict_model": DictModel()}
+    models["tokens"] = torch.nn.Sequential(torch.nn.Embedding(10, 2), torch.nn.Flatten(), torch.nn.Linear(8, 2))
     doors = {"audit": ruler.audit, "audit_models": ruler.audit_models}
     return folder, {**libraries, **loaders, **rows, **records, **models, **doors}
 

@@ -28,6 +28,14 @@ def test_alignment_is_one_of_three():
         AuditSettings(align="yes")
 
 
+@pytest.mark.parametrize(
+    ("wrong", "rule"), [({"match_labels": "no"}, "True or False; got 'no'"), ({"margin_chosen_by": 5}, "text; got 5")]
+)
+def test_truths_and_texts_are_such(wrong, rule):
+    with pytest.raises(InputError, match=f"{next(iter(wrong))} must be {rule}"):
+        AuditSettings(**wrong)
+
+
 @pytest.mark.parametrize("name", ["share_limit", "least_similarity", "power"])
 def test_shares_are_under_one(name):
     with pytest.raises(InputError, match=f"{name} must be under 1; got 1"):

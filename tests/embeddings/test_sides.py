@@ -122,7 +122,10 @@ def test_a_side_is_there_once(folder):
 
 def test_a_missing_side_is_named(folder):
     (folder / "retain.npy").unlink()
-    with pytest.raises(FileFormatError, match=r"must hold retain\.\* .*; got forget\.npy, held_out\.npy"):
+    with pytest.raises(FileFormatError, match=r"must hold retain\.\* .*; got forget\.npy, held_out\.npy\. Name the"):
+        load_model_folder(folder)
+    (folder / "retain.csv").write_text("1,2")
+    with pytest.raises(FileFormatError, match=r"held_out\.npy, retain\.csv\. Save retain\.csv in one of these formats"):
         load_model_folder(folder)
 
 

@@ -27,6 +27,7 @@ GOOD = np.arange(12.0).reshape(4, 3)
         (GOOD, GOOD, {"k": 5}, "k must be from 1 to the 4 rows"),
         (GOOD, GOOD, {"k": 4, "exclude_self": True}, "k must be from 1 to the 3 rows"),
         (GOOD, GOOD, {"k": 0}, "k must be from 1"),
+        (GOOD, GOOD, {"k": 1.5}, "k must be from 1 to the 4 rows .* got 1.5"),
         (GOOD[:2], GOOD, {"exclude_self": True}, "queries must be the rows of base"),
         (GOOD.astype(complex), GOOD, {}, "queries must hold real numbers; got dtype complex128"),
         ([[1.0], [1.0, 2.0]], GOOD, {}, "queries must be an array of numbers"),

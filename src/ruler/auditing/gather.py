@@ -22,7 +22,7 @@ from ruler.core.checks import (
     measure_norms,
 )
 from ruler.core.errors import InputError
-from ruler.core.types import Embeddings, IndexArray, RowsLike
+from ruler.core.types import Embeddings, IndexArray, RowsLike, as_names
 from ruler.embeddings.sides import as_rows, check_no_model
 from ruler.neighbors import Searcher, find_neighbors
 
@@ -178,13 +178,15 @@ def _split_models(unlearned: Any, oracle: Any, original: Any, settings: AuditSet
     for name, model in models.items():
         for layer, sides in model.layers.items():
             for side, rows in sides.items():
-                measure_norms(rows, f"{name} {side}" + (f" at {layer}" if len(model.layers) > 1 else ""))
+                where = f" at {layer}" if len(model.layers) > 1 else ""
+                measure_norms(rows, f"{name} {side}{where}", is_whole=True)
     for name, model in models.items():  # what is given must not be passed over in silence
         known = model.collect("losses").keys()
         if known and known != model.main.keys():
+            without = ", ".join(side for side in model.main if side not in known)
             raise InputError(
-                f"losses of {name} must be given for every side or for none; got them for {', '.join(known)} of "
-                f"{', '.join(model.main)}. Give those of the other records too."
+                f"losses of {name} must be given for every side or for none; got them for {', '.join(known)} but not "
+                f"for {without}. Give those of the other records too."
             )
     return models
 
@@ -197,8 +199,11 @@ def _split_model(value: Any, name: str) -> _GivenModel:
     check_no_model(value, name)
     if isinstance(value, Mapping) and {"forget", "retain"} <= value.keys() <= set(SIDES):
         value = tuple(value[side] for side in SIDES if value.get(side) is not None)
+    if isinstance(value, tuple | list) and len(value) == 3 and value[2] is None:
+        value = value[:2]
     if not isinstance(value, tuple | list) or len(value) not in (2, 3) or any(part is None for part in value):
         got = f"{len(value)} parts" if isinstance(value, tuple | list) else type(value).__name__
+        got += " with None among them" if got.endswith("parts") and any(part is None for part in value) else ""
         got += f" with keys {', '.join(map(str, value))[:80]}" if isinstance(value, Mapping) else ""
         raise InputError(
             f"{name} must be a tuple (forget, retain) or (forget, retain, held_out) of arrays, or a folder of such "
@@ -268,10 +273,13 @@ def _by_side(value: Any, name: str, sizes: Mapping[Side, int]) -> dict[Side, npt
             continue
         array, n = np.asarray(labels), sizes[cast(Side, side)]
         if array.shape != (n,):
+            advice = "Label every record."
+            if array.shape == (n + 1,):
+                advice = f"If the first, {str(array[0])!r}, is a heading, it must read {name.removesuffix('s')!r}."
             raise InputError(
-                f"{name} of {side} must be one per record, shape ({n},); got shape {array.shape}. Label every record."
+                f"{name} of {side} must be one per record, shape ({n},); got shape {array.shape}. {advice}"
             )
-        found[cast(Side, side)] = array.astype(str) if array.dtype.kind == "O" else array
+        found[cast(Side, side)] = as_names(array, f"{name} of {side}")
     return found
 
 

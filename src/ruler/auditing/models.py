@@ -137,6 +137,9 @@ def examine_models(
     settings = check_settings(settings)
     named = _name_models(given["unlearned"], given.get("oracle"), given.get("original"))
     records: Records = {side: given[side] for side in SIDES if given.get(side) is not None}
+    missing = next((side for side in ("forget", "retain") if side not in records), None)
+    if missing:
+        raise InputError(f"{missing} must be given; got None. Give the records as ruler.embed takes them.")
     attacks = choose_attacks(attack)
     settings = share_alpha(settings, attacks)
     asked: dict[str, Any] = {"pooling": pooling, "batch_size": batch_size, "device": device, "progress": progress}

@@ -25,7 +25,7 @@ from ruler.stats.samples import average_by_group
 if TYPE_CHECKING:
     import pandas as pd
 
-ALIKE = "like held-out records"
+ALIKE = "does not stand out"
 NOT_JUDGED = "not judged"
 """Of records without fair held-out ones to compare them with."""
 

@@ -67,6 +67,10 @@ class AuditSettings:
             check_number(getattr(self, name), name, minimum=least, is_whole=True)
         if self.n_reference is not None:
             check_number(self.n_reference, "n_reference", minimum=100, is_whole=True)
+        if not isinstance(self.match_labels, bool):
+            raise InputError(f"match_labels must be True or False; got {self.match_labels!r}.")
+        if not isinstance(self.margin_chosen_by, str | None):
+            raise InputError(f"margin_chosen_by must be text; got {self.margin_chosen_by!r}.")
         if self.align not in ("auto", "never", "always"):
             raise InputError(f"align must be one of auto, never, always; got {self.align!r}.")
 

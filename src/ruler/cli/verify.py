@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-EXAMPLE = "Example: ruler verify report --key ruler-key.pub.pem"
+EXAMPLE = "Example: ruler verify report --key keys/ruler-key.pub.pem"
 _WORDS = {True: "holds", False: "DOES NOT HOLD", None: "not checked"}
 _FAULT = 1
 

@@ -121,12 +121,17 @@ def check_same_columns(
             )
 
 
-def measure_norms(matrix: npt.NDArray[Any], name: str) -> FloatArray:
+def measure_norms(matrix: npt.NDArray[Any], name: str, *, is_whole: bool = False) -> FloatArray:
     """Euclidean norms of all rows in float64, shape (n,), read in blocks, with every row checked.
 
+    Args:
+        matrix: (n, p).
+        name: What errors call it.
+        is_whole: It is all that the caller gave, no part of it that numbers its rows differently.
+
     Raises:
-        InputError: NaN or inf, or norms that over- or underflow; the message counts the rows and, of `StackedRows`,
-            says where the first is.
+        InputError: NaN or inf, or norms that over- or underflow; the message counts the rows and, of `StackedRows` and
+            whole matrices, says where the first is.
     """
     norms = np.empty(len(matrix))
     bad: Counter[str] = Counter()
@@ -144,9 +149,11 @@ def measure_norms(matrix: npt.NDArray[Any], name: str) -> FloatArray:
                     first.setdefault(fault, start + int(suspects[is_bad.argmax()]))
     for fault, message in _FAULTS.items():
         if bad[fault]:
-            held: Any = matrix  # a plain array may be part of a matrix that numbers its rows differently
-            place = f", the first is {held.locate(first[fault])}" if isinstance(held, StackedRows) else ""
-            raise InputError(message.format(name=name, rows=f"{bad[fault]} rows{place}"))
+            held: Any = matrix
+            is_stacked = isinstance(held, StackedRows)
+            place = held.locate(first[fault]) if is_stacked else f"row {first[fault]}" if is_whole else ""
+            rows = f"{bad[fault]} rows, the first is {place}" if place else f"{bad[fault]} rows"
+            raise InputError(message.format(name=name, rows=rows))
     return norms
 
 

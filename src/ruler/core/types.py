@@ -101,8 +101,8 @@ class Embeddings:
             n_bad = int((~np.isfinite(array)).sum())
             if n_bad:
                 raise InputError(f"{name} must be finite; got NaN or inf in {n_bad} places. Omit {name}.")
-        elif array.dtype.kind == "O":
-            array = array.astype(str)
+        else:
+            array = as_names(array, name)
         object.__setattr__(self, name, array)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
@@ -116,6 +116,27 @@ class Embeddings:
     def shape(self) -> tuple[int, ...]:
         """Shape of the values, (n, p)."""
         return self.values.shape
+
+
+def as_names(values: npt.NDArray[Any], name: str) -> npt.NDArray[Any]:
+    """Labels, groups and the like of any type as numbers or text, none missing.
+
+    Raises:
+        InputError: None, NaN or the like stands for a name.
+
+    Example:
+        >>> as_names(np.array(["ann", 7], dtype=object), "groups").tolist()
+        ['ann', '7']
+    """
+    is_missing = values != values  # NaN and NaT
+    if values.dtype.kind == "O":  # NA of pandas has no truth value
+        is_missing = np.array([one is None or type(one).__name__ == "NAType" or one != one for one in values.tolist()])
+    if is_missing.any():
+        raise InputError(
+            f"{name} must be given for every record; got none for {is_missing.sum()} of {len(values)}, the first in "
+            f"row {is_missing.argmax()}. Fill them in."
+        )
+    return values.astype(str) if values.dtype.kind == "O" else values
 
 
 @dataclass(frozen=True, eq=False)

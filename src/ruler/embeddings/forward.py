@@ -27,7 +27,10 @@ from ruler.embeddings.inputs import IGNORED_TOKEN, ForwardSignature, read_signat
 from ruler.embeddings.running import hooked, main_tensor
 
 _TOLERATED_EPS = 16  # sums on an accelerator may change their order from run to run
-_WRONG_SHAPE = re.compile(r"shapes cannot be multiplied|size of tensor a|expected input|size mismatch|Expected \dD")
+_DOES_NOT_FIT = re.compile(
+    r"shapes cannot be multiplied|size of tensor a|expected input|size mismatch|Expected \dD|index out of range|"
+    r"should be the same|same dtype|scalar type|argument #1 'indices'"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,18 +175,23 @@ class LayerReader:
 
     def run(self, batch: Batch) -> Any:
         """The module's answer to a batch."""
+        try:
+            return self._run(batch)
+        except (RuntimeError, IndexError) as error:
+            if not _DOES_NOT_FIT.search(str(error)):
+                raise
+            given = ", ".join(
+                f"{tuple(part.shape)} {str(part.dtype).removeprefix('torch.')}" for part in batch.columns.values()
+            )
+            raise InputError(
+                f"data must have the shape and type that the model takes; got a batch of {given}: {shorten(error)} "
+                "Give records as they were given in training."
+            ) from error
+
+    def _run(self, batch: Batch) -> Any:
         frugal = {"use_cache": False} if "use_cache" in self.signature.optional else {}
         if not self.is_apart:
-            try:
-                return self.module(*batch.positional, **batch.named, **frugal)
-            except RuntimeError as error:
-                if not _WRONG_SHAPE.search(str(error)):
-                    raise
-                shapes = ", ".join(str(tuple(part.shape)) for part in batch.columns.values())
-                raise InputError(
-                    f"data must have the shape that the model takes; got a batch of {shapes}: {shorten(error)} "
-                    "Give records as they were given in training."
-                ) from error
+            return self.module(*batch.positional, **batch.named, **frugal)
         inputs = {**self.complete(batch), **frugal}
         head = heads.find_vocabulary_head(self.model)
         if head is None or any(point.module is head for point in self.points):
@@ -242,10 +250,12 @@ def plan_reader(model: nn.Module, layer: str | Sequence[str] | None, pooling: Po
     is_hugging = heads.is_huggingface(model)
     is_causal = is_hugging and heads.is_causal(model)
     takes_all = layer == "all"
-    named = () if layer is None or takes_all else (layer,) if isinstance(layer, str) else tuple(dict.fromkeys(layer))
+    named = () if layer is None or takes_all else (layer,) if isinstance(layer, str) else layer
+    if not isinstance(named, Sequence) or not all(isinstance(name, str) for name in named):
+        raise InputError(f"layer must be a name, a list of names or 'all'; got {layer!r}. See model.named_modules().")
     if not named and not (layer is None or takes_all):
         raise InputError("layer must name at least one module; got an empty list. Leave layer out for the default.")
-    points = tuple(find_layer(model, name, is_causal=is_causal) for name in named)
+    points = tuple(find_layer(model, name, is_causal=is_causal) for name in dict.fromkeys(named))
     is_apart = is_hugging and heads.is_encoder_decoder(model)
     is_writer = is_apart or heads.predicts_next_token(model)
     if pooling is not None and (pooling not in get_args(Pooling) or not is_writer):

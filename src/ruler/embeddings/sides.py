@@ -75,10 +75,12 @@ def load_model_folder(path: str | os.PathLike[str], *, strata: str | None = None
         if matches:
             places[side] = matches[0]
         elif side != "held_out":
-            listed = ", ".join(entry.name for entry in entries[:5]) or "nothing"
+            listed = ", ".join(f"{entry.name}{'/' * entry.is_dir()}" for entry in entries[:5]) or "nothing"
+            other = next((entry.name for entry in entries if entry.stem == side), None)
+            advice = f"Save {other} in one of these formats" if other else "Name the files forget, retain and held_out"
             raise FileFormatError(
                 f"{folder} must hold {side}.* (one of {', '.join(FORMATS)}, or a sub-folder of shards); got {listed}. "
-                "Name the files forget, retain and held_out."
+                f"{advice}."
             )
         elif "test" in rows.values():
             raise FileFormatError(

@@ -34,7 +34,7 @@ def compare_rows(a: RowsLike, b: RowsLike, names: tuple[str, str]) -> FloatArray
     """`cosine_similarity` whose errors name the caller's own arguments."""
     left, right = as_matrix(a, names[0]), as_matrix(b, names[1])
     check_same_shape(left.shape, right.shape, names)
-    left_norms, right_norms = measure_norms(left, names[0]), measure_norms(right, names[1])
+    left_norms, right_norms = (measure_norms(*one, is_whole=True) for one in zip((left, right), names, strict=True))
     similarity = np.empty(len(left))
     for start, stop in iterate_blocks(len(left), block_rows_for(left.shape[1])):
         rows = slice(start, stop)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
 import numpy.typing as npt
 
 from ruler.core.checks import Shape, as_matrix, check_same_width, is_on_cuda
@@ -56,7 +57,7 @@ class Request:
                 f"{base[0]} rows. Pass the same array twice."
             )
         n_available = base[0] - bool(self.exclude_self)
-        if not 1 <= self.k <= n_available:
+        if not isinstance(self.k, int | np.integer) or not 1 <= self.k <= n_available:
             raise InputError(
                 f"k must be from 1 to the {n_available} rows of {base_name} that can be neighbours; got {self.k}. "
                 f"Ask for fewer neighbours or give more rows."

@@ -18,7 +18,7 @@ def test_forget_records_in_the_retain_set(models, n_copied, severity):
     finding, *_ = guards_of(models, ids=np.arange(500, 500 + N_FORGET))
     assert (finding.name, finding.severity) == ("duplicates", severity)
     assert f"{n_copied} of 40 forget records are identical" in finding.message
-    assert "the first is 500" in finding.message
+    assert "The first is 500" in finding.message
 
 
 def test_nearly_identical_forget_records_warn(models, random):

@@ -44,6 +44,7 @@ def test_few_groups_are_few_however_many_records(models):
     (finding,) = guards_of(models, groups=np.arange(N_FORGET) // 20)
     assert (finding.name, finding.severity) == ("too_few_records", "warn")
     assert "2 forget groups against 80 held-out ones" in finding.message
+    assert "forget groups against as many control groups as now" in finding.cure
 
 
 @pytest.mark.parametrize(("n_forget", "n_held_out", "n_needed"), [(1, 20, 39), (2, 5, 8), (3, 3, 5)])

@@ -77,6 +77,10 @@ def test_same_report_same_bytes(tmp_path):
         assert (one / name).read_bytes() == (other / name).read_bytes()
 
 
+def test_one_more_file_needs_no_list(tmp_path):
+    assert (make_report().save(tmp_path, also="junit") / "junit.xml").is_file()
+
+
 def test_save_again_leaves_other_files(tmp_path):
     make_report("residual").save(tmp_path)
     (tmp_path / "mine.txt").write_text("keep")

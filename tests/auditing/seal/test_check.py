@@ -236,7 +236,7 @@ def forge_records(folder, edit):
 @pytest.mark.parametrize(
     ("edit", "words"),
     [
-        (lambda records: records.assign(finding="like held-out records"), "Which records stand out"),
+        (lambda records: records.assign(finding="does not stand out"), "Which records stand out"),
         (lambda records: records.assign(q_value=0.9), "do not follow from its p-values"),
         (lambda records: records.assign(p_value=-1.0), "records.parquet holds a p outside 0 to 1"),
         (lambda records: records.iloc[1:], "m2 counts 60 forget records; records.parquet holds 59"),

@@ -45,7 +45,7 @@ class _Copies:
     @property
     def beside_usual(self) -> str:
         if self.usual == 0:
-            return ", though no two retain records are"
+            return ", though no two retain records are alike"
         return f" ({float(self.is_copy.mean()):.1%}; among retain records {self.usual:.1%})"
 
 
@@ -56,8 +56,8 @@ def check_forget_copies(evidence: Evidence) -> Iterator[GuardFinding]:
         yield GuardFinding(
             "duplicates",
             "fail" if identical.excess > _MOST else "warn",
-            f"{identical.count} forget records are identical to a retain record{identical.beside_usual}, "
-            f"the first is {_name_first(evidence, identical)}. The model was told to keep what it was told to "
+            f"{identical.count} forget records are identical to a retain record{identical.beside_usual}. "
+            f"The first is {_name_first(evidence, identical)}. The model was told to keep what it was told to "
             "forget.",
             "Forget the copies too, or leave these records out of the audit.",
         )
@@ -68,7 +68,7 @@ def check_forget_copies(evidence: Evidence) -> Iterator[GuardFinding]:
             "near_duplicates",
             "warn",
             f"{near.count} forget records are nearly identical to a retain record (similarity above {_NEAR})"
-            f"{near.beside_usual}, the first is {_name_first(evidence, near)}.",
+            f"{near.beside_usual}. The first is {_name_first(evidence, near)}.",
             "Look at these pairs: copies, crops or edits of one record belong on one side.",
         )
 

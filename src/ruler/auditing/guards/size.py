@@ -49,9 +49,9 @@ def check_size(evidence: Evidence) -> Iterator[GuardFinding]:
     variance = (margin / float(ndtri(1 - alpha))) ** 2  # of the AUC, at which erasure could be shown
     slack = 12 * n_control * variance - 1
     n_needed = math.ceil((n_control + 1) / slack) if slack > 0 else math.inf
-    advice = f"{n_needed} forget records against as many control records as now"
+    advice = f"{n_needed} forget {unit} against as many control {unit} as now"
     if n_needed > 2 * n_control:
-        advice = f"{math.ceil(2 / (12 * variance)) + 1} forget records against as many control records"
+        advice = f"{math.ceil(2 / (12 * variance)) + 1} forget {unit} against as many control {unit}"
     yield GuardFinding(
         "too_few_records",
         "warn" if is_blind else "note",

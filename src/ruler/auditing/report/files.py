@@ -45,7 +45,7 @@ def save_report(report: Report, folder: Path, *, sign_with: Path | None = None, 
         FileFormatError: Not a private key.
         WriteError: The disk is full, or the folder is read-only.
     """
-    check_extras(also, "also")
+    also = check_extras(also, "also")
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
         raise InputError(f"folder must be a folder; got the file {folder}. Choose another name.")
@@ -103,7 +103,7 @@ def check_extras(names: Iterable[str], argument: str) -> list[Extra]:
         ruler.core.errors.InputError: also must be one of pdf, sarif, junit; got 'word'.
     """
     found: list[Extra] = []
-    for name in names:
+    for name in [names] if isinstance(names, str) else names:
         if name not in EXTRA_NAMES:
             raise InputError(f"{argument} must be one of {', '.join(EXTRA_NAMES)}; got {name!r}.")
         if name == "pdf":

@@ -28,7 +28,7 @@ _COLUMNS = {
         f"\u201c{NOT_JUDGED}\u201d if there is no q.",
     ),
     "q_value": ("q", "p", "p corrected by Benjamini and Hochberg: the expected share of false alarms at this q."),
-    "p_value": ("p", "p", "Chance that a held-out record is at least as unusual, by all deciding scores together."),
+    "p_value": ("p", "p", "Share of held-out records at least as unusual, by whichever deciding score shows it most."),
     "oracle_similarity": ("Oracle similarity", "number", "Cosine similarity to the same record in the oracle."),
     "oracle_gap": ("Oracle gap", "signed", "Oracle similarity minus the median of the retain records."),
     "nearest_similarity": ("Nearest similarity", "number", "Cosine similarity to the nearest retain record."),

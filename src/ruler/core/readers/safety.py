@@ -30,7 +30,8 @@ def reading_safely(path: Path, noun: str | None = None) -> Iterator[None]:
     except (FileFormatError, MissingPackageError):
         raise
     except InputError as error:
-        raise FileFormatError(f"{path}: {error}") from None
+        text = str(error)
+        raise FileFormatError(text if text.startswith(str(path)) else f"{path}: {text}") from None
     except Exception as error:  # parsers raise anything
         raise FileFormatError(_explain(path, noun or f"{path.suffix} file", error)) from None
     except BaseException as error:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ruler.core.errors import FileFormatError, InputError
 from ruler.core.readers.safety import check_text_array, pack_texts
-from ruler.core.types import Embeddings
+from ruler.core.types import Embeddings, as_names
 
 MATRIX_NAMES = ("values", "embeddings", "embedding")
 BESIDE_NAMES = {
@@ -167,14 +167,14 @@ def storable(name: str, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         if not are_whole and not all(isinstance(value, str) for value in listed):
             kinds = sorted({type(value).__name__ for value in listed})
             raise InputError(f"ids must be integers or text; got {', '.join(kinds)}. Convert them to text.")
-    elif any(value is None or value != value for value in listed):
-        raise InputError(f"{name} must be given for every record; got none for some. Fill them in.")
+    elif any(isinstance(value, list | dict | bytes) for value in listed):
+        raise InputError(f"{name} must be one number or text per record; got others. Convert them to text.")
+    else:
+        as_names(values, name)
     if all(isinstance(value, int) for value in listed):
         return np.array(listed, dtype=np.int64)
     if all(isinstance(value, int | float) for value in listed):
         return np.array(listed, dtype=np.float64)
-    if any(isinstance(value, list | dict | bytes) for value in listed):
-        raise InputError(f"{name} must be one number or text per record; got others. Convert them to text.")
     texts = [str(value) for value in listed]  # dates too
     for text in texts:
         if not text.isprintable() and text.encode(errors="replace").decode() != text:

@@ -81,8 +81,6 @@ class PlaneFigure:
     title: str
     sentence: str
     note: str
-    across: str
-    up: str
     marks: tuple[Marks, ...]
 
 
@@ -151,13 +149,11 @@ def draw_plane(plane: Plane | None) -> PlaneFigure | None:
     first, second = (f"{100 * share:.1f}%" for share in plane.shares)
     return PlaneFigure(
         title=f"The records at {where}, in two dimensions",
-        sentence=f"Each mark is a record, placed by the two directions in which the records drawn here vary most: they "
-        f"hold {first} and {second} of the variance.",
+        sentence=f"Each mark is a record, placed to the right and upwards by the two directions in which the records "
+        f"drawn here vary most: they hold {first} and {second} of the variance.",
         note=f"{count_records(n_outside)} beyond the frame {'is' if n_outside == 1 else 'are'} drawn at its edge."
         if n_outside
         else "",
-        across=f"first component, {first} of the variance",
-        up=f"second component, {second}",
         marks=tuple(
             Marks(
                 side,

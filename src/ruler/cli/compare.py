@@ -59,8 +59,8 @@ def compare(
     given = {
         "target": target,
         "forget": None if forget is None else _read_forget(forget),
-        "methods": None if methods is None else methods.split(","),
-        "metrics": None if metrics is None else metrics.split(","),
+        "methods": None if methods is None else [name.strip() for name in methods.split(",")],
+        "metrics": None if metrics is None else [name.strip() for name in metrics.split(",")],
         "seeds": seeds,
         "choose": choose or None,
         "language_model": language_model,

@@ -103,6 +103,9 @@ def shorten(error: BaseException, *, takes_all: bool = True) -> str:
     Example:
         >>> shorten(ValueError("bad\\nnews"))
         'bad news.'
+        >>> shorten(ValueError("Is it a key?"))
+        'Is it a key?'
     """
     text = str(error) if takes_all else next(iter(str(error).strip().splitlines()), "")
-    return (" ".join(text.split()) or type(error).__name__)[:_LONGEST_REASON].rstrip(".") + "."
+    words = (" ".join(text.split()) or type(error).__name__)[:_LONGEST_REASON].rstrip(".")
+    return words if words.endswith(("?", "!")) else f"{words}."

@@ -58,6 +58,8 @@ def test_what_changes_a_number_changes_the_key_and_where_a_file_lies_does_not(pa
         ({"methods": ["npo"]}, InputError, "npo, for language models"),
         ({"methods": {"ssd": {"treshold": 1}}}, UnknownNameError, "Did you mean 'threshold'"),
         ({"methods": []}, InputError, "at least one method"),
+        ({"forget": 5.0}, InputError, "forget must be a share under 1; got 5.0. For 5% write 0.05"),
+        ({"forget": 0}, InputError, "forget must be a finite number above 0"),
         ({"metrics": ["ckaa"]}, UnknownNameError, "Did you mean 'cka'"),
         ({"forget": "class == malignant", "draws": 2}, InputError, "nothing to draw"),
         ({"architecture": "resnet18"}, InputError, "must be for tables"),

@@ -75,6 +75,10 @@ class CompareSettings:
     def __post_init__(self) -> None:
         for name in ("seeds", "draws"):
             check_number(getattr(self, name), name, minimum=1, is_whole=True)
+        if not isinstance(self.forget, str):
+            check_number(self.forget, "forget", minimum=0, is_strict=True)
+            if self.forget >= 1:
+                raise InputError(f"forget must be a share under 1; got {self.forget}. For 5% write 0.05.")
         if isinstance(self.forget, str) and self.draws > 1:
             raise InputError(f"draws must be 1 for {self.forget!r}, which leaves nothing to draw; got {self.draws}.")
         for name, kinds in _COLUMNS.items():

@@ -10,10 +10,11 @@ chosen: the same with forget sets chosen by a rule and held-out rows from the ge
     audited with one oracle and with five.
     Audits: 12 per kind and set (most recent rows 24, whole class 24); 20 on CIFAR-10.
     Counts: alarms at most 2% with one oracle, at most 7% with five.
-tilted: the same with forget rows drawn with chances that grow as exp(tilt z) along a random direction z of the
-    features; the guard sees slight tilts only now and then.
-    Audits: 12 per tilt (.2, .4, .8) and large table, with one oracle and with five.
-    Counts: alarms.
+tilted: the same with forget rows drawn with chances that grow as exp(tilt z), z along a random direction of the
+    features (tilts .2, .4, .8), or the rank of a row's loss or distance from the mean, or one class (.3, .6); the guard
+    sees slight tilts only now and then.
+    Audits: 12 per direction's tilt, 8 per other tilt, and large table, with one oracle and with five.
+    Counts: alarms at most 5% with one oracle, at most 7% with five.
 controls: a whole class forgotten, held-out rows of the same class.
     Audits: 40 on digits, 20 on CIFAR-10.
     Counts: alarms.
@@ -62,7 +63,7 @@ from calibration.rows import Job
 SETS = ("adult", "bank_marketing", "electricity", "magic", "german_credit", "digits")
 N_CHOSEN, N_RECENT, N_WHOLE_CLASS, N_CONTROLS = 12, 24, 24, 40
 N_KNOWING, N_DESTROYED, N_CAUTION, N_GROUPED = 4, 3, 15, 400
-N_SEVERAL, N_SEVERAL_CHOSEN = 8, 4
+N_SEVERAL, N_SEVERAL_CHOSEN, N_TILTED = 8, 4, 8
 N_ALONE = {200: 20, 100: 8, 50: 8, 500: 8}
 CPU_PARTS = (
     "random",
@@ -107,9 +108,10 @@ def list_jobs(part: str, *, is_quick: bool) -> dict[str, Job]:
             jobs |= {f"{make.__name__} {name} {s}": (make, (name, s)) for name in SETS for s in spread(N_KNOWING)}
     elif part == "tilted":
         for name in knowing.CAUTION_SETS:
-            for tilt in unlearned.TILTS:
-                seeds = spread(N_CHOSEN)
-                jobs |= {f"{name} {tilt} {seed}": (unlearned.make_tilted, (name, tilt, seed)) for seed in seeds}
+            for kind, tilts in unlearned.TILTS.items():
+                for tilt in tilts:
+                    for seed in spread(N_CHOSEN if kind == "a direction" else N_TILTED):
+                        jobs[f"{name} {kind} {tilt} {seed}"] = (unlearned.make_tilted, (name, kind, tilt, seed))
     elif part == "several":
         for make, n_draws in ((several.make_several, N_SEVERAL), (several.make_one_class, N_SEVERAL_CHOSEN)):
             jobs |= {f"{make.__name__} {name} {s}": (make, (name, s)) for name in SETS for s in spread(n_draws)}

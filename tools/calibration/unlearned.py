@@ -44,8 +44,8 @@ RECENT = ("electricity", "bank_marketing")
 """Sets whose rows stand in the order of time."""
 
 
-TILTS = (0.2, 0.4, 0.8)
-"""How strongly forget rows are drawn to one side; 0 is a random draw."""
+TILTS = {"a direction": (0.2, 0.4, 0.8), "hard rows": (0.3, 0.6), "outliers": (0.3, 0.6), "one class": (0.3, 0.6)}
+"""What forget rows are drawn towards, and how strongly; 0 is a random draw."""
 
 
 def count_pairs(name: str) -> int:
@@ -95,20 +95,37 @@ def make_chosen(name: str, kind: str, seed: int) -> Iterator[World]:
     yield audit_retrained(draw, name, kind, seed)
 
 
-def make_tilted(name: str, tilt: float, seed: int) -> Iterator[World]:
-    """Forget rows that lie a little to one side: their chances grow as exp(tilt z) along a random direction z."""
-    source, rng = load_source(name), np.random.default_rng([5, seed, round(10 * tilt)])
-    population, outside, _ = np.split(
+def make_tilted(name: str, kind: str, tilt: float, seed: int) -> Iterator[World]:
+    """Forget rows that lie a little to one side: their chances grow as exp(tilt z), z of variance 1."""
+    source = load_source(name)
+    rng = np.random.default_rng([5, seed, round(10 * tilt), *[list(TILTS).index(kind)] * (kind != "a direction")])
+    population, outside, rest = np.split(
         rng.permutation(len(source.target)), [POPULATION[name], POPULATION[name] + N_HELD_OUT]
     )
-    features = source.features[population]
-    spread = features.std(axis=0)
-    place = (features / np.where(spread > 0, spread, np.inf)) @ rng.normal(size=features.shape[1])
+    place = _place_rows(source, kind, population, rest, rng)
     place = np.clip((place - place.mean()) / place.std(), -3, 3)
     chances = np.exp(tilt * place)
     forget = rng.choice(population, N_FORGET, replace=False, p=chances / chances.sum())
     draw = Draw.of(source, forget=forget, retain=np.setdiff1d(population, forget), held_out=outside)
-    yield audit_retrained(draw, name, f"tilted by {tilt:g}", seed)
+    yield audit_retrained(draw, name, f"towards {kind}, {tilt:g}", seed)
+
+
+def _place_rows(
+    source: Source, kind: str, population: np.ndarray, rest: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+    """Where the rows of the population lie: along a random direction of the features, or by rank of what is asked."""
+    features = source.features[population]
+    spread = features.std(axis=0)
+    if kind == "a direction":
+        place: np.ndarray = (features / np.where(spread > 0, spread, np.inf)) @ rng.normal(size=features.shape[1])
+        return place
+    if kind == "one class":
+        return (source.target[population] == source.target[population[0]]).astype(np.float64)
+    if kind == "hard rows":
+        return np.argsort(np.argsort(_lose_rows(source, population, rest[:1500], rng))).astype(np.float64)
+    assert kind == "outliers", kind
+    scaled = (features - features.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    return np.argsort(np.argsort(np.linalg.norm(scaled, axis=1))).astype(np.float64)
 
 
 def audit_retrained(draw: Draw, name: str, kind: str, seed: int) -> World:
@@ -169,13 +186,17 @@ def _choose_forget(
         anchor = scaled[rng.choice(population)]
         return population[np.argsort(np.linalg.norm(scaled[population] - anchor, axis=1))[:N_FORGET]]
     assert kind == "hard records", kind
-    teachers = outside[:1500]
-    draw = Draw.of(source, forget=population, retain=teachers, held_out=outside[:1])
+    return population[np.argsort(-_lose_rows(source, population, outside[:1500], rng))[:N_FORGET]]
+
+
+def _lose_rows(source: Source, rows: np.ndarray, teachers: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Losses of a model that was trained on other rows."""
+    draw = Draw.of(source, forget=rows, retain=teachers, held_out=teachers[:1])
     judge = draw.train(teachers, start=int(rng.integers(2**31)), dropout_seed=0)
     with torch.no_grad():
-        logits = judge(torch.from_numpy(draw.features[population]))
-        losses = functional.cross_entropy(logits, torch.from_numpy(target[population]), reduction="none").numpy()
-    return population[np.argsort(-losses)[:N_FORGET]]
+        logits = judge(torch.from_numpy(draw.features[rows]))
+        losses = functional.cross_entropy(logits, torch.from_numpy(source.target[rows]), reduction="none")
+    return np.asarray(losses)
 
 
 def _choose_column(source: Source) -> int:

@@ -68,7 +68,12 @@ def _conclude(name: str, found: Measurement, evidence: Evidence, n_deciding: int
 
 def add_decisive(finding: MetricFinding, found: Measurement, settings: AuditSettings) -> MetricFinding:
     """A finding with the numbers that `decide_metric` reads from it."""
-    finding = replace(finding, adjusted_p_value=found.adjusted_p_value, sensitivity=found.sensitivity)
+    finding = replace(
+        finding,
+        adjusted_p_value=found.adjusted_p_value,
+        beyond_oracle_p_value=found.beyond_oracle_p_value,
+        sensitivity=found.sensitivity,
+    )
     if found.share is not None:
         finding = replace(
             finding,

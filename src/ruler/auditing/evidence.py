@@ -111,6 +111,11 @@ class LayerRows:
             self._compared[key] = {side: cosine_similarity(rows, other.rows[side]) for side, rows in self.rows.items()}
         return self._compared[key]
 
+    def unit(self, sides: Sequence[Side]) -> FloatArray:
+        """Rows of some sides at norm 1, one side after the other."""
+        blocks = (np.asarray(self.rows[side], dtype=np.float64) for side in sides)
+        return np.concatenate([unit_rows(block, norm_rows(block)) for block in blocks])
+
     def find_nearest_in_other_groups(self) -> FloatArray:
         """Similarity of the known members to their nearest retain record outside their own group."""
         retain, own = self.rows["retain"], self.members

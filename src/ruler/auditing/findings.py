@@ -139,6 +139,8 @@ class MetricFinding:
         paper_reading: What the paper's rule says of ``value``: its sign alone.
         test: How the p-value was found.
         adjusted_p_value: ``p_value`` corrected for all contrasts that decide.
+        beyond_oracle_p_value: ``adjusted_p_value`` without what the first oracle shows of the records; NaN without an
+            oracle, with the hybrid test, and where no contrast differs.
         spread: AUC of the distances from the middle: over 0.5 where forget records scatter more than the control.
         spread_interval: Interval of it.
         sensitivity: Whether this contrast was seen where it had to be; None where that could not be tried.
@@ -179,6 +181,7 @@ class MetricFinding:
     paper_reading: str
     test: Test = "none"
     adjusted_p_value: float = _UNKNOWN
+    beyond_oracle_p_value: float = _UNKNOWN
     spread: float = _UNKNOWN
     spread_interval: Interval = (_UNKNOWN, _UNKNOWN)
     sensitivity: Sensitivity | None = None

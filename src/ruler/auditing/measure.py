@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ruler.auditing.beyond_oracle import find_p_values_beyond_oracle
 from ruler.auditing.contrasts import CONTRASTS, Contrast
 from ruler.auditing.controls import try_positive_control
 from ruler.auditing.evidence import Evidence, SideScores
@@ -29,6 +30,8 @@ class Measurement:
     # whether the contrast was seen in the positive control; None where that could not be tried
     sensitivity: Sensitivity | None
     share: Share | None  # part of the positive control's contrast that is left; None where it was not seen
+    # the corrected p-value without what the oracle shows of the records; NaN where no contrast differs
+    beyond_oracle_p_value: float = math.nan
 
     @property
     def strongest(self) -> Strand:
@@ -83,10 +86,22 @@ def measure_contrasts(evidence: Evidence, contrasts: Mapping[str, Contrast] = CO
             same = [other for other in deciding if usable[other].score is one.score]
             p_value = (judged[same[0]] if same else find_p_values([name], strands, evidence)[name])[0]
             judged[name] = p_value, math.nan
+    beyond: Mapping[str, float] = {}
+    differs = any(judged[name][1] <= evidence.settings.alpha for name in deciding)
+    if differs and evidence.has_oracle and not evidence.is_hybrid:
+        beyond = find_p_values_beyond_oracle(deciding, strands, evidence)
     controls = try_positive_control({name: usable[name] for name in deciding}, strands, evidence)
     test: Test = "none" if not evidence.has_held_out else "hybrid" if evidence.is_hybrid else "permutation"
     return {
-        name: Measurement(one, scores[name], strands[name], test, *judged[name], *controls.get(name, (None, None)))
+        name: Measurement(
+            one,
+            scores[name],
+            strands[name],
+            test,
+            *judged[name],
+            *controls.get(name, (None, None)),
+            beyond.get(name, math.nan),
+        )
         for name, one in usable.items()
     }
 

@@ -10,6 +10,7 @@ from ruler.auditing.settings import AuditSettings
 from ruler.auditing.verdict import UNTOUCHED, leaves_too_much
 from ruler.stats.auc import normal_quantile
 from ruler.stats.equivalence import count_needed
+from ruler.stats.hybrid import LEAST_ORACLES
 
 
 def list_needs(
@@ -29,6 +30,11 @@ def list_needs(
         needs.append("An oracle: the same model retrained without the forget records, from the original's seed.")
     if any(guard.name == UNTOUCHED for guard in guards):
         needs.append("The unlearned model: the one that was given is the original.")
+    if any(one.adjusted_p_value <= settings.alpha < one.beyond_oracle_p_value for one in found.values()):
+        needs.append(
+            f"Held-out {unit} drawn as the forget {unit} were, or {LEAST_ORACLES} oracles from several seeds: a "
+            f"difference is seen that may come from which {unit} were chosen."
+        )
     is_blind = not any(one.sensitivity and one.sensitivity.is_seen for one in found.values())
     too_much = any(
         leaves_too_much(one.sensitivity, one.share_upper, one.adjusted_p_value, settings) for one in found.values()

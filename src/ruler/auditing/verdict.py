@@ -88,10 +88,11 @@ def _decide_one(metric: MetricFinding, report: Report, contrast: Contrast) -> Me
 def decide_metric(metric: MetricFinding, settings: AuditSettings, contrast: Contrast) -> tuple[MetricVerdict, str]:
     """The verdict of one contrast that decides, and the reason for it.
 
-    Residual and displaced need a difference that holds after correction for all contrasts. One that is shown to lie
-    within the margin is excused, unless most of the original's contrast is shown to be left. Erased needs place and
-    spread shown to be within the margin and a small share left, if the contrast is the one that was seen best in the
-    positive control, or was seen there and is seen again. One that was seen only just could not show that of any model.
+    Residual and displaced need a difference that holds after correction for all contrasts, also without what the
+    oracle shows of the records, which cannot be memory. One that is shown to lie within the margin is excused, unless
+    most of the original's contrast is shown to be left. Erased needs place and spread shown to be within the margin and
+    a small share left, if the contrast is the one that was seen best in the positive control, or was seen there and is
+    seen again. One that was seen only just could not show that of any model.
 
     Args:
         metric: The numbers of the contrast.
@@ -107,6 +108,12 @@ def decide_metric(metric: MetricFinding, settings: AuditSettings, contrast: Cont
         lowers = metric.share_left_lower, strongest.share_lower
         is_left = any(lower is not None and lower > settings.share_limit for lower in lowers)
     if metric.adjusted_p_value <= settings.alpha and (is_left or not is_within):
+        if metric.beyond_oracle_p_value > settings.alpha:
+            return "inconclusive", (
+                f"{_describe(metric, strongest, contrast)} But it may come from which records were chosen: without "
+                "what the oracle shows of them, no difference is seen "
+                f"(corrected p = {metric.beyond_oracle_p_value:.2g})."
+            )
         return _trace(metric, strongest, settings, contrast)
     if not is_within:
         return "inconclusive", _explain_doubt(metric, strongest, settings)

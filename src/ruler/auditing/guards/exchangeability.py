@@ -10,7 +10,6 @@ from ruler.auditing.controls import cross_fit
 from ruler.auditing.evidence import Evidence, Side
 from ruler.auditing.findings import GuardFinding
 from ruler.auditing.strands import rank_units
-from ruler.core.arithmetic import norm_rows, unit_rows
 from ruler.core.types import FloatArray
 from ruler.neighbors import Searcher
 from ruler.stats.hybrid import LEAST_ORACLES
@@ -70,16 +69,15 @@ def _advise_held_out(evidence: Evidence, telling: list[str]) -> str:
 def _find_differences(evidence: Evidence) -> dict[str, float]:
     """p-value of each way in which forget and held-out records differ: in the first oracle, features and labels."""
     scores: dict[str, dict[Side, FloatArray]] = {}
-    rows: list[FloatArray] = []
+    rows: FloatArray | None = None
     if evidence.has_oracle:
         oracle = evidence.main_oracles[0]
         scores["the length of their representations"] = dict(oracle.log_norms)
         if oracle.losses is not None:
             scores["their losses"] = dict(oracle.losses)
         scores["their nearest retain records"] = {side: oracle.nearest[side].similarity[:, 0] for side in _SIDES}
-        blocks = (np.asarray(oracle.rows[side], dtype=np.float64) for side in _SIDES)
-        rows = [unit_rows(block, norm_rows(block)) for block in blocks]
-        scores["their representations"] = _cross_fit(np.concatenate(rows), evidence)
+        rows = oracle.unit(_SIDES)
+        scores["their representations"] = _cross_fit(rows, evidence)
     if set(_SIDES) <= evidence.features.keys():
         raw = np.concatenate([evidence.features[side] for side in _SIDES])
         spread = raw.std(axis=0)
@@ -91,9 +89,9 @@ def _find_differences(evidence: Evidence) -> dict[str, float]:
         is_fitted = name in ("their representations", "their input features")  # only a high score speaks for forget
         found[name] = rank_sum_p_value(first, second, "greater" if is_fitted else "two-sided")
     if "forget" not in evidence.groups:
-        if rows:
+        if rows is not None:
             found["how they cluster (are there groups, such as people, that were not named?)"] = _test_clusters(
-                rows, evidence.main.search
+                rows, len(evidence.ids["forget"]), evidence.main.search
             )
         if set(_SIDES) <= evidence.labels.keys():
             found["their labels"] = _compare_labels(*(evidence.labels[side] for side in _SIDES))
@@ -111,10 +109,9 @@ def _cross_fit(rows: FloatArray, evidence: Evidence) -> dict[Side, FloatArray]:
     return {"forget": scores[:n], "held_out": scores[n:]}
 
 
-def _test_clusters(rows: list[FloatArray], search: Searcher) -> float:
+def _test_clusters(pooled: FloatArray, n_first: int, search: Searcher) -> float:
     """p-value of Schilling's test that nearest neighbours share a side by chance: labels permute, neighbours stay."""
-    pooled = np.concatenate(rows)
-    n, n_first = len(pooled), len(rows[0])
+    n = len(pooled)
     if min(n_first, n - n_first) < 5:
         return math.nan
     partner = search(pooled, pooled, exclude_self=True).index[:, 0]

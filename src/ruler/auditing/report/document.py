@@ -49,7 +49,7 @@ _EFFECTS = {
 # least and largest value of a number, or of both ends of an interval, by class and field; NaN is always allowed
 _BOUNDS: dict[str, dict[str, tuple[float, float]]] = {
     "MetricFinding": {
-        **dict.fromkeys(("p_value", "equivalence_p_value", "adjusted_p_value"), _PART),
+        **dict.fromkeys(("p_value", "equivalence_p_value", "adjusted_p_value", "beyond_oracle_p_value"), _PART),
         **_EFFECTS,
         **dict.fromkeys(("n_forget", "n_control", "n_needed", "minimum_detectable_effect", "reference_error"), _COUNT),
         "largest_distance": _COUNT,

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from tests.auditing.cases import FAST
 from tests.auditing.measured import SEEN, measure
 from tests.auditing.report.factory import make_report
 
@@ -16,6 +17,7 @@ from ruler.auditing.contrasts import CONTRASTS
 from ruler.auditing.findings import Damage, GuardFinding, Sensitivity
 from ruler.auditing.records import ALIKE
 from ruler.auditing.verdict import (
+    UNCHECKED,
     count_flagged,
     decide,
     decide_metric,
@@ -39,6 +41,35 @@ def describe(found, settings=SETTINGS, **changes):
 
 def judge(found, settings):
     return decide_metric(describe(found, settings), settings, found.contrast)
+
+
+@pytest.mark.parametrize(
+    ("beyond", "verdict"), [(math.nan, "residual"), (0.05, "residual"), (0.051, "inconclusive"), (1.0, "inconclusive")]
+)
+def test_a_difference_must_go_beyond_the_oracle(beyond, verdict):
+    # NaN: a report without an oracle, or from before it was asked
+    finding = describe(measure(0.2, p_value=0.001), beyond_oracle_p_value=beyond)
+    found, reason = decide_metric(finding, SETTINGS, CONTRASTS["m2"])
+    assert found == verdict
+    assert ("which records were chosen" in reason) == (verdict == "inconclusive")
+
+
+@pytest.mark.parametrize("has_oracle", [False, True])
+def test_accusing_without_an_oracle_says_what_is_taken_on_trust(build_world, has_oracle):
+    world = build_world(0)
+    known, oracle = world.model(gain=2.0), world.model(gain=0.0)
+    report = audit(known, oracle=oracle if has_oracle else None, settings=FAST)
+    assert report.verdict == "residual"
+    assert report.reason.endswith(UNCHECKED) != has_oracle
+
+
+def test_a_difference_that_the_oracle_explains_does_not_clear():
+    # within the margin, most of the original's contrast left, and explained by the oracle: neither residual nor erased
+    finding = describe(measure(0.45, p_value=0.001), equivalence_p_value=0.001)
+    finding = replace(finding, share_left_lower=0.6, share_left_upper=1.2)
+    assert decide_metric(finding, SETTINGS, CONTRASTS["m2"])[0] == "residual"
+    explained = replace(finding, beyond_oracle_p_value=0.5)
+    assert decide_metric(explained, SETTINGS, CONTRASTS["m2"])[0] == "inconclusive"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import beta, kstest
 
-from calibration.world import Row
+from calibration.world import VARIANTS, Row
 from ruler.core.files import write_atomically
 from ruler.core.text import markdown_table
 
@@ -49,7 +49,7 @@ def make_tables(rows: list[Row]) -> dict[str, str]:
         "uniformity": (tabulate_uniformity, (parts.get("random", []),)),
         "chosen": (tabulate_chosen, (chosen, "kind", "forget set")),
         "chosen by set": (tabulate_chosen, (chosen, "set", "set")),
-        "tilted": (tabulate_chosen, (parts.get("tilted", []), "kind", "forget set")),
+        "tilted": (tabulate_tilted, (parts.get("tilted", []),)),
         "controls": (tabulate_chosen, (controls, "set", "set")),
         "knowing": (tabulate_knowing, (knowing,)),
         "knowing by set": (tabulate_knowing_by_set, (knowing,)),
@@ -105,6 +105,29 @@ def tabulate_chosen(rows: list[Row], key: str, title: str) -> str:
         said += [share(five, is_called("inconclusive")), share(five, is_called("erased"))]
         lines.append([name, str(len(one)), *said])
     return tabulate(head, lines)
+
+
+def tabulate_tilted(rows: list[Row]) -> str:
+    """Alarms on slightly tilted forget sets, by what the audit was given; explained ones are no alarms any more."""
+    head = ["forget set", "audits", "guard", "one oracle: alarms", "95% interval", "explained by the oracle"]
+    head += ["without losses: alarms", "explained", "five oracles: alarms", "explained", "no oracle: alarms"]
+    lines = []
+    for name, some in _with_total(rows, "kind"):
+        by = {variant: [row for row in some if row["variant"] == variant] for variant in VARIANTS}
+        one, bare, five, none = (by[name] for name in ("full", "no losses", "five oracles", "no oracle"))
+        fired = share(one, lambda row: any("exchang" in guard for guard in row["guards"]))
+        said = [fired, count(one, is_alarm), interval(one, is_alarm), count(one, is_explained)]
+        said += [f(part, is_it) for part in (bare, five) for f, is_it in ((count, is_alarm), (count, is_explained))]
+        lines.append([name, str(len(one)), *said, count(none, is_alarm)])
+    return tabulate(head, lines)
+
+
+def is_explained(row: Row) -> bool:
+    """Whether a difference was seen that the oracle explains, and nothing else stopped the verdict."""
+    if row["verdict"] != "inconclusive" or row["blocking"]:
+        return False
+    found = row["contrasts"].values()
+    return any(one["adjusted_p"] <= _ALPHA < (one["beyond_p"] or 0.0) for one in found)
 
 
 def tabulate_knowing(rows: list[Row]) -> str:

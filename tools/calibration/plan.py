@@ -13,8 +13,10 @@ chosen: the same with forget sets chosen by a rule and held-out rows from the ge
 tilted: the same with forget rows drawn with chances that grow as exp(tilt z), z along a random direction of the
     features (tilts .2, .4, .8), or the rank of a row's loss or distance from the mean, or one class (.3, .6); the guard
     sees slight tilts only now and then.
-    Audits: 12 per direction's tilt, 8 per other tilt, and large table, with one oracle and with five.
-    Counts: alarms at most 5% with one oracle, at most 7% with five.
+    Audits: 12 per direction's tilt, 8 per other tilt, and large table, with one oracle, with five, without losses, and
+    without an oracle.
+    Counts: alarms at most 5% with one oracle, with or without losses, at most 7% with five; without an oracle they are
+    counted only.
 controls: a whole class forgotten, held-out rows of the same class.
     Audits: 40 on digits, 20 on CIFAR-10.
     Counts: alarms.

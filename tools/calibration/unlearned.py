@@ -5,6 +5,7 @@ population.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -43,6 +44,8 @@ LACKING = {"a rare category, wholly": ("magic", "digits")}
 RECENT = ("electricity", "bank_marketing")
 """Sets whose rows stand in the order of time."""
 
+
+VARIANTS = ("full", "five oracles")
 
 TILTS = {"a direction": (0.2, 0.4, 0.8), "hard rows": (0.3, 0.6), "outliers": (0.3, 0.6), "one class": (0.3, 0.6)}
 """What forget rows are drawn towards, and how strongly; 0 is a random draw."""
@@ -107,7 +110,8 @@ def make_tilted(name: str, kind: str, tilt: float, seed: int) -> Iterator[World]
     chances = np.exp(tilt * place)
     forget = rng.choice(population, N_FORGET, replace=False, p=chances / chances.sum())
     draw = Draw.of(source, forget=forget, retain=np.setdiff1d(population, forget), held_out=outside)
-    yield audit_retrained(draw, name, f"towards {kind}, {tilt:g}", seed)
+    world = audit_retrained(draw, name, f"towards {kind}, {tilt:g}", seed)
+    yield replace(world, variants=(*VARIANTS, "no losses", "no oracle"))
 
 
 def _place_rows(
@@ -138,7 +142,7 @@ def audit_retrained(draw: Draw, name: str, kind: str, seed: int) -> World:
         for k, start in enumerate(starts)
     ]
     facts = {"shares_start": shares_start}
-    return World(name, kind, seed, draw.embed(unlearned), oracles, facts=facts, variants=("full", "five oracles"))
+    return World(name, kind, seed, draw.embed(unlearned), oracles, facts=facts, variants=VARIANTS)
 
 
 def _find_whole(source: Source, kind: str, rng: np.random.Generator) -> np.ndarray:

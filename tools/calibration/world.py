@@ -99,6 +99,7 @@ def describe(report: Any) -> Row:
             "verdict": metric.verdict,
             "p": _finite(metric.p_value),
             "adjusted_p": _finite(metric.adjusted_p_value),
+            "beyond_p": _finite(metric.beyond_oracle_p_value),
             "effect": _finite(metric.effect),
             "spread": _finite(metric.spread),
             "equivalence_p": _finite(metric.equivalence_p_value),

@@ -92,18 +92,11 @@ def measure_contrasts(evidence: Evidence, contrasts: Mapping[str, Contrast] = CO
         beyond = find_p_values_beyond_oracle(deciding, strands, evidence)
     controls = try_positive_control({name: usable[name] for name in deciding}, strands, evidence)
     test: Test = "none" if not evidence.has_held_out else "hybrid" if evidence.is_hybrid else "permutation"
-    return {
-        name: Measurement(
-            one,
-            scores[name],
-            strands[name],
-            test,
-            *judged[name],
-            *controls.get(name, (None, None)),
-            beyond.get(name, math.nan),
-        )
-        for name, one in usable.items()
-    }
+    found = {}
+    for name, one in usable.items():
+        numbers = *judged[name], *controls.get(name, (None, None)), beyond.get(name, math.nan)
+        found[name] = Measurement(one, scores[name], strands[name], test, *numbers)
+    return found
 
 
 def _score_layers(name: str, contrast: Contrast, evidence: Evidence) -> dict[str, SideScores]:

@@ -28,6 +28,8 @@ UNTOUCHED = "identical_to_original"
 UNFAIR = "not_exchangeable"
 """The guard that finds the held-out records no fair comparison: single records are then not judged."""
 
+UNCHECKED = "No oracle was there to check that held-out records are as easy, and as typical, as forget records."
+
 NO_CONTROL = "No held-out records were given, so there is nothing to compare the forget records with."
 
 
@@ -155,7 +157,7 @@ def decide_overall(
     if failed:
         return "invalid", f"The evidence does not allow a verdict: {failed[0].message}"
     deciding = {name: metric for name, metric in metrics.items() if contrasts[name].decides}
-    alarms = [(one.verdict, f"{_name(contrasts[name])}: {one.reason}") for name, one in deciding.items()]
+    reasons = {name: f"{_name(contrasts[name])}: {one.reason}" for name, one in deciding.items()}
     if report.damage is not None and report.damage.is_damaged:
         return "damaged", report.damage.reason
     if all(metric.control == "none" for metric in metrics.values()):
@@ -164,15 +166,21 @@ def decide_overall(
     if blocking:
         return "inconclusive", blocking[0].message
     for verdict in ("residual", "displaced"):
-        reasons = [reason for one, reason in alarms if one == verdict]
-        if reasons:
-            return verdict, reasons[0]
+        accusing = [name for name, one in deciding.items() if one.verdict == verdict]
+        if accusing:
+            trust = "" if report.pairing is not None else f" {UNCHECKED}"
+            return verdict, reasons[accusing[0]] + trust
     untouched = [guard for guard in guards if guard.name == UNTOUCHED]
     if untouched:
         return "inconclusive", f"A model that was not changed cannot be cleared. {untouched[0].message}"
     seen = {name: one.sensitivity for name, one in metrics.items() if one.sensitivity and one.sensitivity.is_seen}
-    doubts = _list_doubts(report, count_flagged(report) if n_flagged is None else n_flagged) + [
-        reason for one, reason in alarms if one != "erased"
+    doubts = _list_doubts(report, count_flagged(report) if n_flagged is None else n_flagged)
+    open_ones = [name for name, one in deciding.items() if one.verdict != "erased"]
+    differing = [name for name in open_ones if deciding[name].adjusted_p_value <= report.settings.alpha]
+    doubts = [
+        *(reasons[name] for name in differing),
+        *doubts,
+        *(reasons[name] for name in open_ones if name not in differing),
     ]
     if doubts:
         return "inconclusive", " ".join(doubts[:3])

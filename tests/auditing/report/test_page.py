@@ -183,6 +183,14 @@ def test_sensitivity_damage_and_privacy_are_told():
     assert "known members" in words_of(render_page(make_report(has_original=False)))
 
 
+def test_what_the_oracle_explains_is_said():
+    report = make_report("residual")
+    assert "Without what the oracle shows" not in render_page(report)
+    asked = replace(report.metrics["m2"], beyond_oracle_p_value=0.43)
+    page = render_page(replace(report, metrics={**report.metrics, "m2": asked}))
+    assert "Without what the oracle shows of the records: corrected p = 0.430." in page
+
+
 def test_every_contrast_has_its_words():
     text = words_of(render_page(make_report()))
     for contrast in CONTRASTS.values():

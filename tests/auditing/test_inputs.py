@@ -72,6 +72,7 @@ EMBEDDINGS = {
     "too few names": "audit((forget, retain), ids=names[:5])",
     "a heading among the names": "audit((forget, retain), groups=['person', *names])",
     "groups that are not known of all": "audit((forget, retain), groups=[None, *names[1:]])",
+    "groups that pandas does not know": "audit((forget, retain), groups=pd.array([*names[:29], None]))",
     "a file that is not there": "audit(('model/forgot.npy', 'model/retain.npy'))",
     "a folder without retain records": "audit('half')",
     "a file with the weights of a model": "audit(('model/weights.pt', 'model/retain.npy'))",

@@ -128,9 +128,11 @@ def as_names(values: npt.NDArray[Any], name: str) -> npt.NDArray[Any]:
         >>> as_names(np.array(["ann", 7], dtype=object), "groups").tolist()
         ['ann', '7']
     """
-    is_missing = values != values  # NaN and NaT
     if values.dtype.kind == "O":  # NA of pandas has no truth value
-        is_missing = np.array([one is None or type(one).__name__ == "NAType" or one != one for one in values.tolist()])
+        missing = [one is None or type(one).__name__ == "NAType" or one != one for one in values.tolist()]
+        is_missing = np.array(missing, dtype=bool)
+    else:
+        is_missing = values != values  # NaN and NaT
     if is_missing.any():
         raise InputError(
             f"{name} must be given for every record; got none for {is_missing.sum()} of {len(values)}, the first in "

@@ -25,8 +25,8 @@ def report(rows):
 
 
 @pytest.fixture(scope="session")
-def erased():
-    """An audit of a model that forgot: like its oracle, while the original remembered."""
+def audit_marked():
+    """Audits a model that bears so much of the forget records' marks; its original bears them whole."""
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(900, 6))
     marks = np.concatenate([rng.normal(size=(250, 6)), np.zeros((650, 6))])
@@ -34,7 +34,19 @@ def erased():
     def embed(mark):
         return tuple(np.split(rows + 0.2 * rng.normal(size=rows.shape) + mark * marks, [250, 500]))
 
-    return ruler.audit(embed(0.0), oracle=embed(0.0), original=embed(1.0))
+    return lambda mark: ruler.audit(embed(mark), oracle=embed(0.0), original=embed(1.0))
+
+
+@pytest.fixture(scope="session")
+def erased(audit_marked):
+    """An audit of a model that forgot: like its oracle, while the original remembered."""
+    return audit_marked(0.0)
+
+
+@pytest.fixture(scope="session")
+def residual(audit_marked):
+    """An audit of a model that remembers half of what its original did."""
+    return audit_marked(0.5)
 
 
 @pytest.fixture

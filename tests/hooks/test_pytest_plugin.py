@@ -11,10 +11,10 @@ from ruler.hooks.pytest_plugin import assert_erased
 pytest_plugins = ["pytester"]
 
 
-def test_an_erased_verdict_passes_and_any_other_fails_with_the_summary(erased, report):
+def test_an_erased_verdict_passes_and_any_other_fails_with_the_summary(erased, residual):
     assert assert_erased(erased) is erased
     with pytest.raises(AssertionError, match=r"the verdict must be erased; got residual\.\n\nRULER audit: RESIDUAL"):
-        assert_erased(report)
+        assert_erased(residual)
 
 
 def test_an_inconclusive_verdict_passes_only_if_allowed(rows):
@@ -23,9 +23,9 @@ def test_an_inconclusive_verdict_passes_only_if_allowed(rows):
     assert assert_erased((rows[:50], rows[50:]), allow_inconclusive=True).verdict == "inconclusive"
 
 
-def test_a_found_trace_fails_even_then(report):
+def test_a_found_trace_fails_even_then(residual):
     with pytest.raises(AssertionError, match="got residual"):
-        assert_erased(report, allow_inconclusive=True)
+        assert_erased(residual, allow_inconclusive=True)
 
 
 def test_a_model_is_audited(records):

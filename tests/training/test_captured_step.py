@@ -52,7 +52,7 @@ class StandIn:
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> StandIn:
     graphs = StandIn()
     monkeypatch.setattr(loop, "can_capture", lambda parameters, streams: True)
-    monkeypatch.setattr(loop, "capture_graph", graphs)
+    monkeypatch.setattr(loop, "GraphCapture", lambda: graphs)
     monkeypatch.setattr(loop, "make_optimizer", lambda parameters, settings, **_: make_optimizer(parameters, settings))
     return graphs
 

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from ruler.models.resnet18 import ResNet18
 from ruler.testing.methods import TinyLanguageModel, make_completions
 from ruler.training import loop
 from ruler.training.batches import map_tensors
-from ruler.training.cuda_graph import CapturedStep, capture_graph
+from ruler.training.cuda_graph import CapturedStep, GraphCapture
 from ruler.training.loop import optimize
 from ruler.training.sentences import MaskedSentences, Preferences
 from ruler.training.settings import TrainingSettings
@@ -47,18 +48,19 @@ def replays(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """One entry a capture: how often it was replayed."""
     counts: list[int] = []
 
-    def count(step: Any, undo: Any, device: torch.device) -> Callable[[], torch.Tensor]:
-        replay = capture_graph(step, undo, device)
-        counts.append(0)
-        place = len(counts) - 1
+    class Counted(GraphCapture):
+        def __call__(self, step: Any, undo: Any, device: torch.device) -> Callable[[], torch.Tensor]:
+            replay = super().__call__(step, undo, device)
+            counts.append(0)
+            place = len(counts) - 1
 
-        def run() -> torch.Tensor:
-            counts[place] += 1
-            return replay()
+            def run() -> torch.Tensor:
+                counts[place] += 1
+                return replay()
 
-        return run
+            return run
 
-    monkeypatch.setattr(loop, "capture_graph", count)
+    monkeypatch.setattr(loop, "GraphCapture", Counted)
     return counts
 
 
@@ -291,7 +293,7 @@ def test_how_much_faster_a_replay_is(capsys: pytest.CaptureFixture[str]) -> None
         for is_captured in (False, True):
             optimizer = make_optimizer(list(model.parameters()), TrainingSettings(), is_capturable=True)
             step: Any = Step(model, cross_entropy, optimizer, "bfloat16")
-            step = CapturedStep(step, capture_graph) if is_captured else step
+            step = CapturedStep(step, GraphCapture()) if is_captured else step
             held = map_tensors(lambda tensor: tensor.contiguous(), batch)
             for n_steps in (10, 100):
                 torch.cuda.synchronize()
@@ -304,3 +306,24 @@ def test_how_much_faster_a_replay_is(capsys: pytest.CaptureFixture[str]) -> None
             times.append(elapsed_ms)
         with capsys.disabled():
             print(f"\n{name}: {times[0]:.3f} ms a step, {times[1]:.3f} ms replayed")
+
+
+def test_graphs_of_one_training_share_their_memory_and_give_it_back():
+    torch.cuda.empty_cache()
+    before = torch.cuda.memory_reserved()
+    model = nn.Sequential(nn.Linear(64, 4096), nn.ReLU(), nn.Linear(4096, 4096), nn.ReLU(), nn.Linear(4096, 3)).cuda()
+    optimizer = make_optimizer(list(model.parameters()), TrainingSettings(), is_capturable=True)
+    step = CapturedStep(Step(model, cross_entropy, optimizer, "float32"), GraphCapture())
+    reserved = [torch.cuda.memory_reserved()]
+    for n_rows in (8192, 8000, 7800):
+        rows = torch.randn(n_rows, 64, device="cuda"), torch.zeros(n_rows, dtype=torch.int64, device="cuda")
+        for _ in range(4):  # rare shapes are taken as they are
+            step((rows,))
+        reserved.append(torch.cuda.memory_reserved())
+    first, *more = [after - was for was, after in pairwise(reserved)]
+    assert first > 4 * 8192 * 4096 * 4
+    assert more[-1] < first / 8
+    step.close()
+    del step, optimizer, model
+    torch.cuda.empty_cache()
+    assert torch.cuda.memory_reserved() - before < first / 4

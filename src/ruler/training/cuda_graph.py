@@ -43,7 +43,7 @@ class CapturedStep:
 
     Args:
         step: The step; the objective in it must depend on the model and the batches alone.
-        capture: ``capture_graph``.
+        capture: A ``GraphCapture``.
     """
 
     def __init__(self, step: Step, capture: Capture) -> None:
@@ -61,6 +61,11 @@ class CapturedStep:
             if self._is_possible and is_common and len(self._recorded) < _MAX_GRAPHS:
                 self._record(kind, batches)
         return self._recorded.get(kind, self._step)(batches)
+
+    def close(self) -> None:
+        """Drop all graphs and give their memory back to the device, where other processes may need it."""
+        self._recorded.clear()
+        torch.cuda.empty_cache()
 
     def _record(self, kind: Any, batches: tuple[Batch, ...]) -> None:
         held = map_tensors(torch.clone, batches)
@@ -81,38 +86,48 @@ class CapturedStep:
         self._recorded[kind] = replay_with
 
 
-def capture_graph(step: Function, undo: Callable[[], None], device: torch.device) -> Function:
-    """Warm a step up on a side stream, undo that, and capture it into a CUDA graph.
+class GraphCapture:
+    """Captures the steps of one training into CUDA graphs, which share their memory: one of them runs at a time."""
 
-    Raises:
-        RuntimeError: The step cannot be captured; the device's streams are as before.
-    """
-    with torch.cuda.device(device):
-        current, stream = torch.cuda.current_stream(), torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        stream.wait_stream(current)
-        with torch.cuda.stream(stream):
-            for _ in range(_N_WARM_UP):
-                step()
-        current.wait_stream(stream)
-        undo()
-        graph = torch.cuda.CUDAGraph()
-        try:
-            # Only this thread is held to the rules of a capture: others may train models of their own meanwhile.
-            with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
-                loss = step()
-        except RuntimeError:
-            # A capture that breaks off leaves its stream in use and the generator waiting for its end.
-            _failed.append(graph)
-            torch.cuda.set_stream(current)
-            generator = torch.cuda.default_generators[torch.cuda.current_device()]
-            generator.graphsafe_set_state(generator.clone_state())
-            raise
+    def __init__(self) -> None:
+        self._pool: Any = None
+        self._stream: torch.cuda.Stream | None = None
 
-    def replay() -> torch.Tensor:
-        graph.replay()
-        return loss
+    def __call__(self, step: Function, undo: Callable[[], None], device: torch.device) -> Function:
+        """Warm a step up on a side stream, undo that, and capture it.
 
-    return replay
+        Raises:
+            RuntimeError: The step cannot be captured; the device's streams are as before.
+        """
+        with torch.cuda.device(device):
+            if self._stream is None:
+                self._stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+            current, stream = torch.cuda.current_stream(), self._stream
+            stream.wait_stream(current)
+            with torch.cuda.stream(stream):
+                for _ in range(_N_WARM_UP):
+                    step()
+            current.wait_stream(stream)
+            undo()
+            graph = torch.cuda.CUDAGraph()
+            try:
+                # Only this thread is held to the rules of a capture: others may train models of their own meanwhile.
+                with torch.cuda.graph(graph, pool=self._pool, stream=stream, capture_error_mode="thread_local"):
+                    loss = step()
+            except RuntimeError:
+                # A capture that breaks off leaves its stream in use and the generator waiting for its end.
+                _failed.append(graph)
+                torch.cuda.set_stream(current)
+                generator = torch.cuda.default_generators[torch.cuda.current_device()]
+                generator.graphsafe_set_state(generator.clone_state())
+                raise
+        self._pool = graph.pool()
+
+        def replay() -> torch.Tensor:
+            graph.replay()
+            return loss
+
+        return replay
 
 
 class _Snapshot:

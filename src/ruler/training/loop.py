@@ -14,7 +14,7 @@ from ruler.core.determinism import fixed_algorithms
 from ruler.core.errors import DivergedError, InputError
 from ruler.core.progress import track
 from ruler.training.batches import Batch, Batches, Source
-from ruler.training.cuda_graph import CapturedStep, can_capture, capture_graph
+from ruler.training.cuda_graph import CapturedStep, GraphCapture, can_capture
 from ruler.training.fused import fused_norms
 from ruler.training.rotation import fused_rotation
 from ruler.training.sentences import Completions, Preferences
@@ -85,7 +85,7 @@ def optimize(
     is_captured = settings.batch_size is not None and can_capture(parameters, streams)
     optimizer = make_optimizer(parameters, settings, is_capturable=is_captured)
     step = Step(model, objective, optimizer, settings.precision, after_step)
-    captured = CapturedStep(step, capture_graph) if is_captured else None
+    captured = CapturedStep(step, GraphCapture()) if is_captured else None
     rates, guard = _list_rates(settings, streams[0]), _Guard(model, settings.loss_bound)
     history: list[float] = []
     is_causal = all(isinstance(source, Completions | Preferences) for source in sources.values())
@@ -93,6 +93,8 @@ def optimize(
         if is_captured and is_causal:
             stack.enter_context(fused_norms(model))
             stack.enter_context(fused_rotation(model))
+        if captured:
+            stack.callback(captured.close)
         stack.callback(_put_back, optimizer, [(module, module.training) for module in model.modules()])
         model.train()
         # without end: when an epoch of theirs is over the next one starts, freshly shuffled

@@ -57,10 +57,11 @@ class AuditTiming:
 
     Args:
         case: What was audited.
-        stages_s: Processor seconds of all threads, by stage.
+        stages_s: Processor seconds of all threads, by stage; with a GPU, seconds on the clock.
         elapsed_s: Seconds on the clock.
         peak_mb: Most memory that the process held, mapped pages of the files among it.
         verdict: Of the report.
+        device: Where the search ran.
     """
 
     case: Case
@@ -68,13 +69,14 @@ class AuditTiming:
     elapsed_s: float
     peak_mb: float
     verdict: str
+    device: str = "cpu"
 
 
-def time_audit(case: Case) -> AuditTiming:
+def time_audit(case: Case, device: str = "cpu") -> AuditTiming:
     """Write the models' embeddings to the temporary folder, 12 bytes per number, and audit them in a new process."""
     with TemporaryDirectory() as folder:
         run_apart(_write, case, folder)
-        return run_apart(_audit, case, folder)
+        return run_apart(_audit, case, folder, device)
 
 
 def _write(case: Case, folder: str) -> None:
@@ -89,26 +91,29 @@ def _write(case: Case, folder: str) -> None:
             np.save(Path(folder) / model / f"{side}.npy", clean + np.float32(_NOISE) * noise)
 
 
-def _audit(case: Case, folder: str) -> AuditTiming:
+def _audit(case: Case, folder: str, device: str) -> AuditTiming:
     spent = dict.fromkeys(STAGES, 0.0)
+    now_s = time.process_time if device == "cpu" else time.perf_counter
 
     def search(queries: Any, base: Any, *, k: int = 1, exclude_self: bool = False) -> Neighbors:
-        before_s = time.process_time()
-        found = find_neighbors(queries, base, k=k, exclude_self=exclude_self)
-        spent["search"] += time.process_time() - before_s
+        before_s = now_s()
+        found = find_neighbors(
+            queries, base, k=k, exclude_self=exclude_self, device=None if device == "cpu" else device
+        )
+        spent["search"] += now_s() - before_s
         return found
 
     models = {name: str(Path(folder) / name) for name in MODELS}
-    started_s, marks_s = time.perf_counter(), [time.process_time()]
+    started_s, marks_s = time.perf_counter(), [now_s()]
     evidence = gather_evidence(**models, settings=AuditSettings(n_reference=case.n_reference), search=search)
-    marks_s.append(time.process_time())
+    marks_s.append(now_s())
     report = audit_evidence(evidence)
-    marks_s.append(time.process_time())
+    marks_s.append(now_s())
     report.save(Path(folder) / "report")
-    marks_s.append(time.process_time())
+    marks_s.append(now_s())
     spent["read"], audited_s, spent["save"] = np.diff(marks_s).tolist()
     spent["statistics"] = audited_s - spent["search"]
-    return AuditTiming(case, spent, time.perf_counter() - started_s, read_peak_mb(), report.verdict)
+    return AuditTiming(case, spent, time.perf_counter() - started_s, read_peak_mb(), report.verdict, device)
 
 
 def draw_stages(timings: Iterable[Mapping[str, Any]], path: Path) -> None:
@@ -138,12 +143,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks audits", description=main.__doc__)
     parser.add_argument("--json", type=Path, required=True, help="write all numbers to this file; adds to those in it")
     parser.add_argument("--cases", type=int, nargs="*", default=range(len(CASES)), help="numbers of the cases, from 0")
+    parser.add_argument("--device", default="cpu", help="where to search")
     parser.add_argument("--figure", type=Path, help="also draw time against records")
     chosen = parser.parse_args()
     known = json.loads(chosen.json.read_text(encoding="utf-8")) if chosen.json.exists() else {}
     timings = {json.dumps(one["case"]): one for one in known.get("audits", ())}
     for number in chosen.cases:
-        found = asdict(time_audit(CASES[number]))
+        found = asdict(time_audit(CASES[number], chosen.device))
         timings[json.dumps(found["case"])] = found
         print(json.dumps(found), flush=True)
         ordered = sorted(timings.values(), key=lambda one: (one["case"]["n_rows"], one["case"]["width"]))

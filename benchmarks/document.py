@@ -56,6 +56,19 @@ clock shows less. Peak memory is that of the whole process, including mapped pag
 
 ![Processor time of each stage against the number of records](images/audit_stages.png)
 """
+_AUDITS_ON_CUDA = """## An audit from files to report, on a GPU
+
+As above, with the search on the GPU. Times by stage are seconds on the clock, without the start of Python.
+"""
+_EMBEDDING = """## Embedding
+
+`ruler.embed` beside a plain loop of torch, both with models and records of random numbers in one run
+(`python -m benchmarks embedding`). Images lie in memory as one tensor, texts as token lists of 20 to 256 tokens, evenly
+spread. The plain loops take batches of 256 in the order of the records, pad a batch of texts to its longest, and copy
+what a hook reads to the host. RULER sorts texts by length. It never rounds products to fewer bits, while torch by
+default rounds the inputs of convolutions on a GPU to ten bits (TF32). "Apart" is the largest difference between the
+rows of both, in units of the largest number.
+"""
 _CUDA = """## On a GPU
 
 The rows lie on the device. TFLOP/s count the products that are really computed, half of them in RULER's case. "Of
@@ -178,6 +191,14 @@ _OF_AUDITS: Columns = {
     "on the clock s": "{elapsed_s:.1f}",
     "peak GB": lambda row: f"{row['peak_mb'] / 1024:.2f}",
 }
+_OF_EMBEDDING: Columns = {
+    "work": "{work}",
+    "rival": "{rival}",
+    "rival s": "{rival_s:.2f}",
+    "RULER s": "{ruler_s:.2f}",
+    "RULER is faster by": lambda row: f"{row['rival_s'] / row['ruler_s']:.2f}x",
+    "apart": "{apart:.0e}",
+}
 _OF_SHARDS: Columns = {
     "retain records": "{n_rows:,}",
     "width": "{width}",
@@ -194,6 +215,8 @@ _SECTIONS: dict[str, tuple[str, Columns]] = {
     "kinds": (_KINDS, _OF_KINDS),
     "cuda_kinds": (_CUDA_KINDS, _OF_CUDA_KINDS),
     "audits": (_AUDITS, _OF_AUDITS),
+    "audits on cuda": (_AUDITS_ON_CUDA, _OF_AUDITS),
+    "embedding": (_EMBEDDING, _OF_EMBEDDING),
     "shards": (_SHARDS, _OF_SHARDS),
     "studies": (_STUDIES, _OF_STUDIES),
 }
@@ -208,6 +231,9 @@ def write_document(benches: Sequence[Row], path: Path) -> None:
         searches = bench.get("search", ())
         numbers = dict(bench) | {"search": [row for row in searches if "CUDA" not in row["kind"]]}
         numbers["search on cuda"] = [row for row in searches if "CUDA" in row["kind"]]
+        audits = bench.get("audits", ())
+        numbers["audits"] = [row for row in audits if row.get("device", "cpu") == "cpu"]
+        numbers["audits on cuda"] = [row for row in audits if row not in numbers["audits"]]
         if len(studies := bench.get("studies", ())) > 1:
             whole = {name: sum(row[name] for row in studies) for name in ("n_cells", "elapsed_s")}
             numbers["studies"] = [*studies, {"study": "together", "device": ""} | whole]

@@ -35,7 +35,11 @@ def test_the_page_holds_every_measured_number(tmp_path):
                 {"kind": "tight classes", "n_rows": 200_000, "width": 768}
                 | {"elapsed_s": 0.2, "over_rectified": 2.5, "extra_mb": 900.0}
             ],
-            "audits": [asdict(AuditTiming(Case(10_000, 128, 1000), stages, 6.4, 512.0, "erased"))],
+            "audits": [
+                asdict(AuditTiming(Case(10_000, 128, 1000), stages, 6.4, 512.0, "erased")),
+                asdict(AuditTiming(Case(10_000, 64, 1000), stages, 7.4, 512.0, "erased", "cuda")),
+            ],
+            "embedding": [{"work": "some texts", "rival": "loop", "rival_s": 9.0, "ruler_s": 4.0, "apart": 2e-6}],
         },
     ]
     write_document(benches, tmp_path / "page.md")
@@ -49,6 +53,8 @@ def test_the_page_holds_every_measured_number(tmp_path):
     assert "| collapsed | 20,000 | 0.80 | 1.70 | 1.40 | 0.40 | 1.75x | 60 | yes |" in page
     assert "| tight classes | 200,000 | 768 | 0.200 | 2.5x | 900 |" in page
     assert "| 10,000 | 128 | 1,000 | all | 0.1 | 2.0 | 4.0 | 0.4 | 6.5 | 6.4 | 0.50 |" in page
+    assert page.index("on a GPU\n\nAs above") < page.index("| 10,000 | 64 | 1,000 | all |")
+    assert "| some texts | loop | 9.00 | 4.00 | 2.25x | 2e-06 |" in page
     assert "| together |  | 2,250 | 48 |" in page
     for words in ("processor abacus, cores 2", "processor loom", "Woven once.", "## On a GPU"):
         assert words in page

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+import transformers
 from tests.embeddings.cases import assert_close, penultimate
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset
 
@@ -117,3 +118,78 @@ def test_augmented_data_is_refused(model, rows):
     for data in (Augmented(rows), DataLoader(Augmented(rows), batch_size=4)):
         with pytest.raises(InputError, match=r"read twice, differs\. Turn off random augmentation"):
             embed(model, data)
+
+
+class CountingEncoder(transformers.BertForSequenceClassification):
+    """An encoder that keeps the shape of all tokens it is fed."""
+
+    def __init__(self):
+        sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+        super().__init__(transformers.BertConfig(vocab_size=50, **sizes))
+        self.shapes = []
+
+    def forward(self, input_ids=None, attention_mask=None):
+        self.shapes.append(tuple(input_ids.shape))
+        return super().forward(input_ids=input_ids, attention_mask=attention_mask)
+
+
+@pytest.fixture
+def texts():
+    generator = torch.Generator().manual_seed(0)
+    return [torch.randint(1, 50, (n,), generator=generator) for n in (3, 12, 2, 11, 5, 4)]
+
+
+def pad_texts(texts):
+    pad = torch.nn.utils.rnn.pad_sequence
+    return {
+        "input_ids": pad(texts, batch_first=True),
+        "attention_mask": pad([torch.ones_like(text) for text in texts], batch_first=True),
+    }
+
+
+@pytest.mark.parametrize("labels", [None, [0, 1, 1, 0, 1, 0], list("abcabc")])
+@pytest.mark.parametrize("are_listed", [True, False])
+def test_encoders_read_texts_by_length_and_return_them_in_order(texts, labels, are_listed):
+    torch.manual_seed(0)
+    model, whole = CountingEncoder(), pad_texts(texts)
+    expected = embed(model, {**whole, "id": list("uvwxyz")}, batch_size=6)
+    model.shapes.clear()
+    if are_listed:
+        data = [{"input_ids": text, "id": name} for text, name in zip(texts, "uvwxyz", strict=True)]
+        data = [
+            one if labels is None else {**one, "labels": label} for one, label in zip(data, labels or data, strict=True)
+        ]
+    else:
+        data = {**whole, "id": list("uvwxyz")} | ({} if labels is None else {"labels": np.array(labels)})
+    found = embed(model, data, batch_size=2)
+    assert set(model.shapes) == {(2, 12), (2, 5), (2, 3)}  # nothing is padded beyond the longest text of its batch
+    assert_close(found.values, expected.values)
+    assert found.ids.tolist() == list("uvwxyz")
+    assert (found.labels is None) if labels is None else (found.labels.tolist() == labels)
+    assert (found.losses is None) == (labels is None or isinstance(labels[0], str))
+    if found.losses is not None:
+        right = embed(model, {**whole, "labels": torch.tensor(labels)}, batch_size=6).losses
+        np.testing.assert_allclose(found.losses, right, rtol=1e-5)
+
+
+def test_texts_padded_on_the_left_are_read_whole(texts):
+    torch.manual_seed(0)
+    model, whole = CountingEncoder(), {name: value.flip(1) for name, value in pad_texts(texts).items()}
+    rows = embed(model, whole, batch_size=2).values
+    assert set(model.shapes) == {(2, 12)}
+    assert_close(rows, embed(model, whole, batch_size=6).values)
+
+
+def test_no_batch_size_takes_the_default_on_a_processor(model, rows):
+    np.testing.assert_array_equal(embed(model, rows, batch_size=None).values, embed(model, rows).values)
+
+
+@pytest.mark.gpu
+def test_no_batch_size_takes_what_fits_on_a_gpu(model, rows):
+    data = rows.repeat(100, 1)
+    sizes = set()
+    hook = model.net[0].register_forward_hook(lambda *given: sizes.add(len(given[2])))
+    found = embed(model, data, batch_size=None, device="cuda")
+    hook.remove()
+    assert sizes == {256, len(data)}
+    assert_close(found.values, embed(model, data).values)

@@ -1,8 +1,8 @@
 """Embedding: a model and data in, one vector per record out, with labels and losses where known."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -11,13 +11,18 @@ import numpy.typing as npt
 from ruler.core.checks import check_number
 from ruler.core.errors import InputError
 from ruler.core.optional import load_optional
-from ruler.core.progress import track
+from ruler.core.progress import show_progress
 from ruler.core.types import Embeddings, FloatArray, IndexArray, ModelInput
 
 if TYPE_CHECKING:
     import torch
 
+    from ruler.embeddings.batches import Batch
+    from ruler.embeddings.forward import LayerReader
     from ruler.embeddings.heads import Pooling
+    from ruler.embeddings.sources import Source
+
+DEFAULT_BATCH, LARGEST_BATCH = 256, 4096
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +55,7 @@ def embed(
     *,
     layer: None = None,
     pooling: "Pooling | None" = None,
-    batch_size: int = 256,
+    batch_size: int | None = DEFAULT_BATCH,
     device: "str | torch.device | None" = None,
     progress: bool = False,
 ) -> Embeddings: ...
@@ -61,7 +66,7 @@ def embed(
     *,
     layer: Sequence[str] | None,
     pooling: "Pooling | None" = None,
-    batch_size: int = 256,
+    batch_size: int | None = DEFAULT_BATCH,
     device: "str | torch.device | None" = None,
     progress: bool = False,
 ) -> Any: ...
@@ -71,7 +76,7 @@ def embed(
     *,
     layer: str | Sequence[str] | None = None,
     pooling: "Pooling | None" = None,
-    batch_size: int = 256,
+    batch_size: int | None = DEFAULT_BATCH,
     device: "str | torch.device | None" = None,
     progress: bool = False,
 ) -> Embeddings | dict[str, Embeddings]:
@@ -122,8 +127,9 @@ def embed(
         pooling: Of language models that write: "completion", the mean over the positions that predict a token which
             the labels count (the default where there are such labels, as `encode_prompts` makes them); "last", the last
             token that is no padding; "span", as "completion" but only tokens with a 1 under the key ``span_mask``.
-        batch_size: Records per forward pass; a DataLoader keeps its own. Records with token labels are read in batches
-            of similar length, at most 32,768 tokens each.
+        batch_size: Records per forward pass; a DataLoader keeps its own. Records of tokens for a Hugging Face model are
+            read in batches of similar length, at most 32,768 tokens each. None takes as many as fit into half of a
+            GPU's free memory, at most 4096: that may change the last bits from machine to machine.
         device: Where to run, e.g. ``"cuda"``; by default where the model is.
         progress: Show a progress bar, if standard error is a terminal.
 
@@ -160,7 +166,7 @@ def read_model(
     *,
     layer: str | Sequence[str] | None = None,
     pooling: "Pooling | None" = None,
-    batch_size: int = 256,
+    batch_size: int | None = DEFAULT_BATCH,
     device: "str | torch.device | None" = None,
     progress: bool = False,
     n_most: int | None = None,
@@ -180,33 +186,35 @@ def read_model(
     from ruler.embeddings.batches import GatheredRows
     from ruler.embeddings.losses import LossMeter
     from ruler.embeddings.running import bare_module, undisturbed
-    from ruler.embeddings.sources import check_repeatable, open_source
 
-    check_number(batch_size, "batch_size", minimum=1, is_whole=True)
+    n_asked = DEFAULT_BATCH if batch_size is None else batch_size
+    check_number(n_asked, "batch_size", minimum=1, is_whole=True)
     module = bare_module(model)
     with undisturbed(module, device) as run_device:
         reader = forward.plan_reader(module, layer, pooling)
-        n_at_once = batch_size if n_most is None or reader.is_writer else min(batch_size, n_most)
-        source = open_source(data, reader.signature, n_at_once, by_length=reader.is_writer)
-        stream = source.read()
-        first = next(stream, None)
-        if first is None:
-            raise InputError("data must hold at least one record; got 0. Give the records to embed.")
-        check_repeatable(source, first)
+        n_at_once = n_asked if n_most is None or reader.is_writer else min(n_asked, n_most)
+        source, stream, first = _open_repeatable(data, reader, n_at_once)
         start = first.placed(run_device, reader.input_dtype)
         reader = reader.settle(start)
         passed = forward.read_stably(reader, start)
+        if batch_size is None and run_device.type == "cuda" and n_most is None and source.is_rereadable:
+            source, stream, first = _open_repeatable(data, reader, count_fitting(reader, start))
+            start = first.placed(run_device, reader.input_dtype)
+            passed = reader.read(start)
         words, meter = passed.pooling, LossMeter(reader)
-        gathered = GatheredRows(passed.rows, source.n_records, n_most)
+        gathered = GatheredRows(passed.vectors, source.n_records, n_most)
         is_shown = progress and source.n_batches is not None
-        for batch in track(chain([first], stream), "embedding", n_items=source.n_batches or 0, is_shown=is_shown):
-            if batch is not first:
-                start = batch.placed(run_device, reader.input_dtype)
-                passed = reader.read(start)
-            gathered.add(batch, passed.rows)
-            meter.add(start, passed.output)
-            if gathered.are_enough:
-                break
+        batch: Batch | None = first
+        with show_progress("embedding", source.n_batches or 0) if is_shown else nullcontext(lambda _: None) as advance:
+            while batch is not None:
+                if batch is not first:
+                    start = batch.placed(run_device, reader.input_dtype)
+                    passed = reader.read(start)
+                upcoming = next(stream, None)  # gathered while a GPU still computes
+                gathered.add(batch, passed.fetch())
+                meter.add(start, passed.output)
+                advance(1)
+                batch = None if gathered.are_enough else upcoming
         losses = meter.finish()
     layers, rows, order = gathered.finish(source.beside)
     return ModelReading(
@@ -218,3 +226,30 @@ def read_model(
         rows,
         None if losses.n_tokens is None else losses.n_tokens[order],
     )
+
+
+def _open_repeatable(
+    data: ModelInput, reader: "LayerReader", n_at_once: int
+) -> "tuple[Source, Iterator[Batch], Batch]":
+    """Data as a source, its batches after the first, and the first, which is the same when read again."""
+    from ruler.embeddings.sources import check_repeatable, open_source
+
+    source = open_source(data, reader.signature, n_at_once, by_length=reader.signature.only_named)
+    stream = source.read()
+    first = next(stream, None)
+    if first is None:
+        raise InputError("data must hold at least one record; got 0. Give the records to embed.")
+    check_repeatable(source, first)
+    return source, stream, first
+
+
+def count_fitting(reader: "LayerReader", batch: "Batch") -> int:
+    """How many records fit into half of the free memory of the GPU that a batch lies on, by what this batch takes."""
+    torch = load_optional("torch", "embedding a model")
+    device = next(iter(batch.columns.values())).device
+    torch.cuda.reset_peak_memory_stats(device)
+    before = torch.cuda.memory_allocated(device)
+    reader.read(batch)
+    taken = max(1, torch.cuda.max_memory_allocated(device) - before)
+    n_free = torch.cuda.mem_get_info(device)[0] // 2 * batch.n_rows // taken
+    return int(min(LARGEST_BATCH, max(1, n_free)))

@@ -35,11 +35,15 @@ _DOES_NOT_FIT = re.compile(
 
 @dataclass(frozen=True, eq=False)
 class Pass:
-    """What one forward pass gave: by layer, vectors (n, p) on the host and how they came about; and the output."""
+    """What one forward pass gave: by layer, vectors (n, p) where the model is, how they came about; and the output."""
 
-    rows: Mapping[str, npt.NDArray[Any]]
+    vectors: Mapping[str, Tensor]
     pooling: Mapping[str, str]
     output: Any
+
+    def fetch(self) -> dict[str, npt.NDArray[Any]]:
+        """The vectors on the host, which waits until the model has run."""
+        return {label: one.cpu().numpy() for label, one in self.vectors.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +110,7 @@ class LayerReader:
             points = tuple(find_blocks(self.model, points[0], lambda: self.run(first), first.n_rows))
         if len(points) == 1:
             return replace(self, points=points, takes_all=False)
-        rows = replace(self, points=points).read(first).rows
+        rows = replace(self, points=points).read(first).fetch()
         labels: list[str] = []
         for label, block in rows.items():
             # dropout in eval mode, for one, only repeats what comes before it
@@ -162,7 +166,7 @@ class LayerReader:
                     f"layer {point.label!r} must run once in a forward pass; it ran {n_times} times. "
                     "Name another layer."
                 )
-        rows = {}
+        vectors = {}
         for point, tensor, _ in found:
             if tensor.ndim != 2 or len(tensor) != batch.n_rows:
                 raise InputError(
@@ -170,8 +174,8 @@ class LayerReader:
                     f"for {batch.n_rows} records. Name another layer."
                 )
             dtype = torch.float64 if tensor.dtype == torch.float64 else torch.float32
-            rows[point.label] = tensor.to("cpu", dtype).numpy()
-        return Pass(rows, {point.label: words for point, _, words in found}, output)
+            vectors[point.label] = tensor.to("cpu" if tensor.device.type == "mps" else tensor.device, dtype)
+        return Pass(vectors, {point.label: words for point, _, words in found}, output)
 
     def run(self, batch: Batch) -> Any:
         """The module's answer to a batch."""
@@ -291,10 +295,10 @@ def read_stably(reader: LayerReader, first: Batch) -> Pass:
     Raises:
         UnstableModelError: It does not, so no number computed from the rows would mean anything.
     """
-    once, again = reader.read(first), reader.read(first)
-    for label, rows in once.rows.items():
+    once, again = reader.read(first), reader.read(first).fetch()
+    for label, rows in once.fetch().items():
         with np.errstate(invalid="ignore"):
-            difference = np.nan_to_num(np.abs(rows - again.rows[label]))
+            difference = np.nan_to_num(np.abs(rows - again[label]))
         allowed = _TOLERATED_EPS * np.finfo(rows.dtype).eps * np.nan_to_num(np.abs(rows)).max()
         if difference.max() > allowed:
             raise UnstableModelError(

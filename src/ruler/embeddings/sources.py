@@ -53,8 +53,8 @@ def open_source(data: Any, signature: ForwardSignature, batch_size: int, *, by_l
         data: See `embed`.
         signature: What forward takes.
         batch_size: Records per batch, at most.
-        by_length: Put records with token labels into batches of similar length, the longest first, and of a bounded
-            number of tokens.
+        by_length: Put records of tokens into batches of similar length, the longest first, and of a bounded number of
+            tokens, where labels or an attention mask tell how long they are.
     """
     if isinstance(data, IterableDataset):
         data = DataLoader(data, batch_size=batch_size)
@@ -121,11 +121,15 @@ def _open_columns(data: Any, signature: ForwardSignature, batch_size: int, *, by
     if labels is not None and not isinstance(labels, Tensor) and _is_array(labels):
         labels = np.asarray(labels)
 
-    if by_length and "input_ids" in columns and getattr(labels, "ndim", 0) == 2:
+    if by_length and "input_ids" in columns:
         whole = Batch(
-            {key: to_tensor(value) for key, value in columns.items()}, _as_labels(labels), {}, _as_marks(marks)
+            {key: to_tensor(value) for key, value in columns.items()},
+            None if labels is None else _as_labels(labels),
+            {},
+            _as_marks(marks),
         )
-        return _open_by_length(whole, batch_size, beside)
+        if whole.has_token_labels or _has_token_mask(whole):
+            return _open_by_length(whole, batch_size, beside)
     blocks = iterate_blocks(n_records, batch_size)
 
     def read() -> Iterator[Batch]:
@@ -140,29 +144,35 @@ def _open_columns(data: Any, signature: ForwardSignature, batch_size: int, *, by
     return Source(read, n_records, len(blocks), beside)
 
 
+def _has_token_mask(batch: Batch) -> bool:
+    tokens, mask = batch.named["input_ids"], batch.named.get("attention_mask")
+    return mask is not None and tokens.ndim == 2 and mask.shape == tokens.shape
+
+
 def _open_by_length(whole: Batch, batch_size: int, beside: Beside) -> Source:
     """Columns of padded tokens; of each batch, only what its longest record needs."""
     mask, labels, marks = whole.named.get("attention_mask"), whole.labels, whole.marks
-    assert isinstance(labels, Tensor)
     tokens = whole.named["input_ids"]
     lengths = _last_of(torch.ones_like(tokens) if mask is None else mask)
-    n_labels = _last_of(labels != IGNORED_TOKEN)
-    is_apart = labels.shape != tokens.shape  # a decoder's own tokens
+    of_tokens = whole.has_token_labels
+    n_labels = _last_of(labels != IGNORED_TOKEN) if of_tokens and isinstance(labels, Tensor) else np.zeros_like(lengths)
+    is_apart = of_tokens and labels is not None and labels.shape != tokens.shape  # a decoder's own tokens
     blocks = _plan_by_length(np.maximum(lengths, n_labels), batch_size)
 
     def read() -> Iterator[Batch]:
         for rows in blocks:
             index = torch.from_numpy(rows)
             longest = int(lengths[rows].max()) if is_apart else int(np.maximum(lengths, n_labels)[rows].max())
-            n_kept = int(n_labels[rows].max()) if is_apart else longest
+            n_kept = max(1, int(n_labels[rows].max()) if is_apart else longest)
+            labelled = None if labels is None else labels[rows] if isinstance(labels, np.ndarray) else labels[index]
             yield Batch(
                 {
-                    key: value[index][:, :longest] if value.shape[1:2] == tokens.shape[1:2] else value[index]
+                    key: value[index][:, : max(1, longest)] if value.shape[1:2] == tokens.shape[1:2] else value[index]
                     for key, value in whole.columns.items()
                 },
-                labels[index][:, : max(1, n_kept)],
+                labelled[:, :n_kept] if of_tokens and labelled is not None else labelled,
                 {},
-                None if marks is None else marks[index][:, : max(1, n_kept)],
+                None if marks is None else marks[index][:, :n_kept],
                 rows,
             )
 
@@ -215,13 +225,15 @@ def _open_items(items: Any, signature: ForwardSignature, batch_size: int, *, by_
 
 
 def _lengths_of(items: Any) -> IndexArray | None:
-    """(n,) tokens of each record of a plain list whose records have token labels; None for other data."""
+    """(n,) tokens of each record of a plain list, its token labels counted too; None for other data."""
     if not isinstance(items, list) or not items or not all(isinstance(one, Mapping) for one in items):
         return None
-    parts = [(one.get("input_ids"), one.get("labels")) for one in items]
-    if not all(np.ndim(tokens) == np.ndim(labels) == 1 for tokens, labels in parts):
+    tokens = [one.get("input_ids") for one in items]
+    labels = [one.get("labels") for one in items]
+    if any(one is None or np.ndim(one) != 1 for one in tokens):
         return None
-    return np.array([max(len(tokens), len(labels)) for tokens, labels in parts], dtype=np.int64)
+    n_labels = [len(one) if one is not None and np.ndim(one) == 1 else 0 for one in labels]
+    return np.array([max(len(one), n) for one, n in zip(tokens, n_labels, strict=True)], dtype=np.int64)
 
 
 def _open_loader(loader: "DataLoader[Any]", signature: ForwardSignature) -> Source:

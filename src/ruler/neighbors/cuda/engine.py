@@ -16,7 +16,10 @@ from ruler.core.determinism import full_precision
 from ruler.core.errors import InputError
 from ruler.core.optional import load_optional
 from ruler.core.types import FloatArray, IndexArray, Neighbors
-from ruler.neighbors.cuda.fused_pass import FusedScan, choose_parts
+from ruler.neighbors.cuda.centred_scan import CentredScan
+from ruler.neighbors.cuda.clusters import choose_centres
+from ruler.neighbors.cuda.fused_pass import FusedScan, is_worth_fusing
+from ruler.neighbors.cuda.operands import try_sample
 from ruler.neighbors.cuda.scan import DeviceScan, rows_for
 from ruler.neighbors.engines import Request
 from ruler.neighbors.rows import DistinctRows, Groups, hash_multipliers, list_neighbors
@@ -153,12 +156,20 @@ def _search_distinct(torch: Any, queries: DeviceRows, base: DeviceRows, wanted: 
     k = min(wanted, len(base) - is_self)
     if k == 0:
         return Neighbors(np.empty((len(queries), 0)), np.empty((len(queries), 0), dtype=np.int64))
-    n_parts = choose_parts(torch, queries, base, k)
-    if n_parts:
-        pairs = FusedScan(torch, queries, base, k, is_self, n_parts).run()
-    else:
-        pairs = DeviceScan(torch, queries, base, k, is_self, _choose_dtype(torch, queries, base, k)).run()
+    pairs = _choose_scan(torch, queries, base, k, is_self).run()
     return Neighbors(pairs.values.view(-1, k).cpu().numpy(), pairs.columns.view(-1, k).cpu().numpy())
+
+
+def _choose_scan(torch: Any, queries: Any, base: Any, k: int, is_self: bool) -> Any:
+    """The search that suits size and data: with the kernels, by cluster where that helps, or in plain torch."""
+    if is_worth_fusing(torch, queries, base, k):
+        pilot = try_sample(torch, queries, base, k)
+        centres = choose_centres(torch, queries, base, k, pilot)
+        if centres is not None:
+            return CentredScan(torch, queries, base, k, is_self, centres)
+        if pilot.n_parts:
+            return FusedScan(torch, queries, base, k, is_self, pilot.n_parts)
+    return DeviceScan(torch, queries, base, k, is_self, _choose_dtype(torch, queries, base, k))
 
 
 def _choose_dtype(torch: Any, queries: DeviceRows, base: DeviceRows, k: int) -> Any:

@@ -21,7 +21,7 @@ MOST_FOUND = 1 << 26
 _BANDS_PER_DOUBLING = 4
 _GROUP = 8  # spans: pairs of near groups run together, so that their rows stay in the cache
 _LOWEST = -4.0  # below minus half the squared distance of any two unit rows, above that of padding
-_ELEMENTS = 1 << 26
+_ELEMENTS = 1 << 24
 
 
 class CentredScan:

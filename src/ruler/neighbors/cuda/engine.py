@@ -30,8 +30,16 @@ _PILOT_ROWS = 1 << 17
 _FEW_CANDIDATES = 16.0  # sub-blocks per query beyond k that cost less to recheck than a finer pass
 
 
+@dataclass(frozen=True)
 class CudaEngine:
-    """Exact search on a torch device: where the data is, or the one that is named."""
+    """Exact search on a torch device: where the data is, or the one that is named.
+
+    Args:
+        dtype: "bfloat16", "float32" or "float64" for a first pass in plain torch; None lets a pilot on the data choose
+            among these and the kernels. The answer does not depend on it.
+    """
+
+    dtype: str | None = None
 
     def is_usable_for(self, request: Request) -> bool:
         """Whether a CUDA device is named or holds the data."""
@@ -59,7 +67,7 @@ class CudaEngine:
             if not request.is_self:
                 query_set = DistinctRows.choose(queries, _group_identical(queries))
             wanted = request.k + (request.exclude_self and not request.is_self)
-            best = _search_distinct(torch, query_set.rows, base_set.rows, wanted)
+            best = _search_distinct(torch, query_set.rows, base_set.rows, wanted, self.dtype)
         return list_neighbors(best, query_set, base_set, k=request.k, exclude_self=request.exclude_self)
 
 
@@ -150,13 +158,16 @@ def _group_identical(rows: DeviceRows) -> Groups | None:
     return Groups(*(part.cpu().numpy() for part in (first, group_of, members, offsets)))
 
 
-def _search_distinct(torch: Any, queries: DeviceRows, base: DeviceRows, wanted: int) -> Neighbors:
+def _search_distinct(torch: Any, queries: DeviceRows, base: DeviceRows, wanted: int, dtype: str | None) -> Neighbors:
     """The best distinct base rows of each distinct query, never the row itself when a set is searched in itself."""
     is_self = queries is base
     k = min(wanted, len(base) - is_self)
     if k == 0:
         return Neighbors(np.empty((len(queries), 0)), np.empty((len(queries), 0), dtype=np.int64))
-    pairs = _choose_scan(torch, queries, base, k, is_self).run()
+    if dtype is None:
+        pairs = _choose_scan(torch, queries, base, k, is_self).run()
+    else:
+        pairs = DeviceScan(torch, queries, base, k, is_self, getattr(torch, dtype)).run()
     return Neighbors(pairs.values.view(-1, k).cpu().numpy(), pairs.columns.view(-1, k).cpu().numpy())
 
 

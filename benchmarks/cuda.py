@@ -7,17 +7,24 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from benchmarks.measure import save_each
+from benchmarks.search import KINDS as SEARCHED
 from benchmarks.search import Case, Timing, make_rows
 from ruler.core.determinism import full_precision
 from ruler.core.optional import load_optional
 from ruler.neighbors import find_neighbors
-from ruler.neighbors.cuda.engine import load_rows
+from ruler.neighbors.cuda.engine import CudaEngine, load_rows
 from ruler.neighbors.cuda.fused_pass import FusedScan, can_fuse
+from ruler.neighbors.engines import Request
 
 KINDS = (
-    *(Case(kind, 200_000, 128) for kind in ("rectified", "heavy-tailed", "tight classes", "collapsed")),
-    *(Case(kind, 200_000, 768) for kind in ("rectified", "tight classes", "offset", "identities")),
+    *(
+        Case(kind, 200_000, width)
+        for width in (128, 768)
+        for kind in ("rectified", "diffuse", *(case.kind for case in SEARCHED if case.kind != "rectified"))
+    ),
     *(Case(kind, 1_000_000, 128) for kind in ("rectified", "classes")),
 )
 SIZES = ((1_000_000, 128), (1_000_000, 512), (200_000, 2048))
@@ -50,16 +57,46 @@ def time_on_cuda() -> Iterator[CudaTiming]:
         yield from _time_size(torch, rows, peak)
 
 
-def time_kinds(cases: tuple[Case, ...] = KINDS) -> Iterator[dict[str, Any]]:
+class TorchDraw:
+    """Random rows on a device, of the kinds that `benchmarks.search.NumpyDraw` draws."""
+
+    def __init__(self, torch: Any, device: str) -> None:
+        self._torch = torch
+        self._where = {"device": device, "generator": torch.Generator(device).manual_seed(0)}
+
+    def normal(self, *shape: int) -> Any:
+        """Standard normal numbers."""
+        return self._torch.randn(shape, **self._where)
+
+    def integers(self, most: int, n: int) -> Any:
+        """n whole numbers from 0 to below ``most``."""
+        return self._torch.randint(most, (n,), **self._where)
+
+    def cauchy(self, *shape: int) -> Any:
+        """Numbers without a mean: ratios of normal ones, in float64 so that none is infinite."""
+        above, below = (self._torch.randn(shape, dtype=self._torch.float64, **self._where) for _ in range(2))
+        return above.div_(below).float()
+
+    def round_to_bfloat16(self, rows: Any) -> Any:
+        """The nearest numbers with 8 bits, in float32."""
+        return rows.bfloat16().float()
+
+
+def time_kinds(cases: tuple[Case, ...] = KINDS, device: str = "cuda") -> Iterator[dict[str, Any]]:
     """Time the exact self search on kinds of rows, each beside rectified rows of the same size, which come first."""
     torch = load_optional("torch", "the CUDA benchmark")
     usual_s: dict[tuple[int, int], float] = {}
     for case in cases:
-        rows = torch.from_numpy(make_rows(case)).cuda()
-        elapsed_s, extra_mb = time_call(torch, lambda rows=rows: find_neighbors(rows, rows, exclude_self=True))  # type: ignore[misc]
+        rows = make_rows(case, TorchDraw(torch, device))
+        request = Request(rows, rows, exclude_self=True, device=device)
+        elapsed_s, extra_mb = time_call(torch, lambda request=request: CudaEngine().search(request))  # type: ignore[misc]
         usual_s.setdefault((case.n_rows, case.width), elapsed_s)
         over = elapsed_s / usual_s[case.n_rows, case.width]
-        yield {**asdict(case), "elapsed_s": elapsed_s, "extra_mb": extra_mb, "over_rectified": over}
+        found, expected = CudaEngine().search(request), CudaEngine("float64").search(request)
+        is_exact = np.array_equal(found.index, expected.index) and np.array_equal(found.similarity, expected.similarity)
+        found_now = {"elapsed_s": elapsed_s, "extra_mb": extra_mb, "over_rectified": over, "is_exact": is_exact}
+        yield asdict(case) | found_now
+        del rows, request
 
 
 def _time_size(torch: Any, rows: Any, peak: float) -> Iterator[CudaTiming]:

@@ -80,7 +80,8 @@ queries and then its top 2, which is not exact; they were timed on the first eig
 _CUDA_KINDS = """## Kinds of rows on a GPU
 
 The nearest other row of every row, with the rows on the device. Times are also given in units of the time on
-rectified rows of the same size.
+rectified rows of the same size. "Exact" says whether all indices and similarities equal those of a search whose first
+pass is in float64 too, to the bit.
 """
 _PROTOCOL = """## The paper's protocol
 
@@ -128,6 +129,8 @@ Few seeds make wide intervals: look at the differences themselves too.
 """
 
 
+_EXACT = {True: "yes", False: "NO", None: ""}
+
 Row = Mapping[str, Any]
 Columns = Mapping[str, str | Callable[[Row], str]]
 """Heading -> what stands below it: a format of the row's numbers, or a function of the row."""
@@ -171,7 +174,7 @@ _OF_KINDS: Columns = {
     "limit s": "{limit_s:.2f}",
     "faster than faiss by": lambda row: f"{row['faiss_s'] / row['ruler_s']:.2f}x",
     "extra MB": "{extra_mb:.0f}",
-    "exact": lambda row: {True: "yes", False: "NO", None: ""}[row["is_exact"]],
+    "exact": lambda row: _EXACT[row["is_exact"]],
 }
 _OF_CUDA_KINDS: Columns = {
     "data": "{kind}",
@@ -180,6 +183,7 @@ _OF_CUDA_KINDS: Columns = {
     "seconds": "{elapsed_s:.3f}",
     "over rectified rows": "{over_rectified:.1f}x",
     "MB": "{extra_mb:.0f}",
+    "exact": lambda row: _EXACT[row["is_exact"]],
 }
 _OF_AUDITS: Columns = {
     "records": "{case[n_rows]:,}",

@@ -64,41 +64,61 @@ KINDS = tuple(
 LARGE = tuple(Case(kind, 100_000, 128) for kind in ("tight classes", "collapsed", "classes"))
 
 
-def make_rows(case: Case) -> Matrix:
+class NumpyDraw:
+    """Random rows of NumPy; `benchmarks.cuda.TorchDraw` draws them on a device."""
+
+    def __init__(self) -> None:
+        self._random = np.random.default_rng(0)
+
+    def normal(self, *shape: int) -> Any:
+        """Standard normal numbers."""
+        return self._random.standard_normal(shape, dtype=np.float32)
+
+    def integers(self, most: int, n: int) -> Any:
+        """n whole numbers from 0 to below ``most``."""
+        return self._random.integers(0, most, n)
+
+    def cauchy(self, *shape: int) -> Any:
+        """Numbers without a mean."""
+        return self._random.standard_t(1.0, shape).astype(np.float32)
+
+    def round_to_bfloat16(self, rows: Any) -> Any:
+        """The nearest numbers with 8 bits, in float32."""
+        bits = rows.view(np.uint32) + np.uint32(1 << 15)
+        return (bits & np.uint32(0xFFFF0000)).view(np.float32)
+
+
+def make_rows(case: Case, draw: Any = None) -> Any:
     """Data of a kind: what representations look like, from diffuse to collapsed."""
-    random = np.random.default_rng(0)
-    noise = random.standard_normal((case.n_rows, case.width), dtype=np.float32)
-    centers = random.standard_normal((10, case.width), dtype=np.float32)[random.integers(0, 10, case.n_rows)]
+    draw = draw or NumpyDraw()
+    noise = draw.normal(case.n_rows, case.width)
+    centers = draw.normal(10, case.width)[draw.integers(10, case.n_rows)]
     match case.kind:
         case "classes":
-            return centers + np.float32(0.3) * noise
+            return centers + 0.3 * noise
         case "tight classes":
-            return centers + np.float32(1e-3) * noise
+            return centers + 1e-3 * noise
         case "collapsed":
-            return np.float32(1.0) + np.float32(1e-4) * noise
+            return 1.0 + 1e-4 * noise
         case "duplicates":
-            return noise[random.integers(0, case.n_rows // 10, case.n_rows)]
+            return noise[draw.integers(case.n_rows // 10, case.n_rows)]
         case "rectified":
-            mixing = random.standard_normal((20, case.width), dtype=np.float32)
-            return (noise[:, :20] @ mixing).clip(min=0)
+            return (noise[:, :20] @ draw.normal(20, case.width)).clip(min=0)
         case "heavy-tailed":
-            return random.standard_t(1.0, (case.n_rows, case.width)).astype(np.float32)
+            return draw.cauchy(case.n_rows, case.width)
         case "rank 2" | "rank 8":
             rank = int(case.kind[-1])
-            return noise[:, :rank] @ random.standard_normal((rank, case.width), dtype=np.float32)
+            return noise[:, :rank] @ draw.normal(rank, case.width)
         case "int8":
-            return np.round(32 * (centers + np.float32(0.05) * noise)).clip(-127, 127)
+            return (32 * (centers + 0.05 * noise)).round().clip(-127, 127)
         case "bfloat16":
-            bits = (centers + np.float32(0.02) * noise).view(np.uint32) + np.uint32(1 << 15)
-            return (bits & np.uint32(0xFFFF0000)).view(np.float32)
+            return draw.round_to_bfloat16(centers + 0.02 * noise)
         case "identities":
-            people = random.standard_normal((case.n_rows // 20, case.width), dtype=np.float32)
-            chosen: Matrix = people[random.integers(0, len(people), case.n_rows)]
-            identities: Matrix = centers[:1] + np.float32(0.2) * chosen + np.float32(0.01) * noise
-            return identities
+            people = draw.normal(case.n_rows // 20, case.width)
+            chosen = people[draw.integers(len(people), case.n_rows)]
+            return centers[:1] + 0.2 * chosen + 0.01 * noise
         case "offset":
-            mixing = random.standard_normal((20, case.width), dtype=np.float32)
-            return np.float32(3) * centers[:1] + noise[:, :20] @ mixing / np.float32(5)
+            return 3 * centers[:1] + noise[:, :20] @ draw.normal(20, case.width) / 5
         case _:
             return noise
 

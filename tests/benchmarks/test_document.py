@@ -33,7 +33,7 @@ def test_the_page_holds_every_measured_number(tmp_path):
             "kinds": [asdict(KindTiming("collapsed", 20_000, 128, 0.8, 1.7, 1.4, 0.4, 60.0, True))],
             "cuda_kinds": [
                 {"kind": "tight classes", "n_rows": 200_000, "width": 768}
-                | {"elapsed_s": 0.2, "over_rectified": 2.5, "extra_mb": 900.0}
+                | {"elapsed_s": 0.2, "over_rectified": 2.5, "extra_mb": 900.0, "is_exact": True}
             ],
             "audits": [
                 asdict(AuditTiming(Case(10_000, 128, 1000), stages, 6.4, 512.0, "erased")),
@@ -51,7 +51,7 @@ def test_the_page_holds_every_measured_number(tmp_path):
     assert "| 3,000,000 | 128 | 10,000 | all | 11.0 min | 2.00 |" in page
     assert "| primary | cuda | 1,800 | 40 |" in page
     assert "| collapsed | 20,000 | 0.80 | 1.70 | 1.40 | 0.40 | 1.75x | 60 | yes |" in page
-    assert "| tight classes | 200,000 | 768 | 0.200 | 2.5x | 900 |" in page
+    assert "| tight classes | 200,000 | 768 | 0.200 | 2.5x | 900 | yes |" in page
     assert "| 10,000 | 128 | 1,000 | all | 0.1 | 2.0 | 4.0 | 0.4 | 6.5 | 6.4 | 0.50 |" in page
     assert page.index("on a GPU\n\nAs above") < page.index("| 10,000 | 64 | 1,000 | all |")
     assert "| some texts | loop | 9.00 | 4.00 | 2.25x | 2e-06 |" in page

@@ -24,6 +24,15 @@ def test_answer_is_that_of_the_cpu_engines(device, kind, k, exclude_self, random
         np.testing.assert_array_equal(found.index, expected.index)
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float64"])
+def test_the_first_pass_can_be_named(dtype, random):
+    rows = KINDS["clustered"](random, 500, 6)
+    found = CudaEngine(dtype).search(Request(rows, rows, k=2, exclude_self=True, device="cpu"))
+    expected = find_neighbors(rows, rows, k=2, exclude_self=True)
+    np.testing.assert_array_equal(found.similarity, expected.similarity)
+    np.testing.assert_array_equal(found.index, expected.index)
+
+
 @pytest.mark.parametrize(
     ("rows", "message"),
     [

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from ruler.neighbors import find_neighbors
-from ruler.neighbors.cuda import fused_pass
+from ruler.neighbors.cuda import engine, fused_pass
 from ruler.neighbors.cuda.engine import CudaEngine, load_rows
+from ruler.neighbors.cuda.operands import Pilot
 from ruler.neighbors.engines import Request
 from ruler.testing.engines import KINDS
 
@@ -42,7 +43,8 @@ def _assert_equal(found, expected):
 
 @pytest.mark.parametrize(("kind", "k", "n_parts"), [*((kind, 1, 1) for kind in KINDS), ("random", 3, 3)])
 def test_answer_is_that_of_the_cpu_engines(small, kind, k, n_parts, random, monkeypatch):
-    monkeypatch.setattr(fused_pass, "measure_parts", lambda *args: n_parts)
+    monkeypatch.setattr(engine, "try_sample", lambda *args: Pilot(n_parts, 1.0))
+    monkeypatch.setattr(engine, "choose_centres", lambda *args: None)
     rows = KINDS[kind](random, 140, 11)
     _assert_equal(_search(rows, rows, k, True), find_neighbors(rows, rows, k=k, exclude_self=True))
 
@@ -56,7 +58,7 @@ def test_any_width_and_two_sets(small, width, random):
 
 def test_a_full_buffer_is_emptied_in_between(small, random, monkeypatch):
     monkeypatch.setattr(fused_pass, "MOST_FOUND", 2 * 128**2)
-    monkeypatch.setattr(fused_pass, "measure_parts", lambda *args: 1)
+    monkeypatch.setattr(engine, "try_sample", lambda *args: Pilot(1, 1.0))
     launches = []
     launch = fused_pass.FusedScan.launch
     monkeypatch.setattr(
@@ -69,7 +71,7 @@ def test_a_full_buffer_is_emptied_in_between(small, random, monkeypatch):
 
 def test_small_problems_stay_with_plain_torch(random):
     loaded = load_rows(torch, random.normal(size=(100, 4)), "rows", "cpu")
-    assert fused_pass.choose_parts(torch, loaded, loaded, 1) == 0
+    assert not fused_pass.is_worth_fusing(torch, loaded, loaded, 1)
 
 
 def test_a_triton_that_cannot_compile_is_left_out(monkeypatch):

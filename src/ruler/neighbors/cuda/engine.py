@@ -16,7 +16,10 @@ from ruler.core.determinism import full_precision
 from ruler.core.errors import InputError
 from ruler.core.optional import load_optional
 from ruler.core.types import FloatArray, IndexArray, Neighbors
-from ruler.neighbors.cuda.fused_pass import FusedScan, choose_parts
+from ruler.neighbors.cuda.centred_scan import CentredScan
+from ruler.neighbors.cuda.clusters import choose_centres
+from ruler.neighbors.cuda.fused_pass import FusedScan, is_worth_fusing
+from ruler.neighbors.cuda.operands import try_sample
 from ruler.neighbors.cuda.scan import DeviceScan, rows_for
 from ruler.neighbors.engines import Request
 from ruler.neighbors.rows import DistinctRows, Groups, hash_multipliers, list_neighbors
@@ -27,8 +30,16 @@ _PILOT_ROWS = 1 << 17
 _FEW_CANDIDATES = 16.0  # sub-blocks per query beyond k that cost less to recheck than a finer pass
 
 
+@dataclass(frozen=True)
 class CudaEngine:
-    """Exact search on a torch device: where the data is, or the one that is named."""
+    """Exact search on a torch device: where the data is, or the one that is named.
+
+    Args:
+        dtype: "bfloat16", "float32" or "float64" for a first pass in plain torch; None lets a pilot on the data choose
+            among these and the kernels. The answer does not depend on it.
+    """
+
+    dtype: str | None = None
 
     def is_usable_for(self, request: Request) -> bool:
         """Whether a CUDA device is named or holds the data."""
@@ -56,7 +67,7 @@ class CudaEngine:
             if not request.is_self:
                 query_set = DistinctRows.choose(queries, _group_identical(queries))
             wanted = request.k + (request.exclude_self and not request.is_self)
-            best = _search_distinct(torch, query_set.rows, base_set.rows, wanted)
+            best = _search_distinct(torch, query_set.rows, base_set.rows, wanted, self.dtype)
         return list_neighbors(best, query_set, base_set, k=request.k, exclude_self=request.exclude_self)
 
 
@@ -147,18 +158,29 @@ def _group_identical(rows: DeviceRows) -> Groups | None:
     return Groups(*(part.cpu().numpy() for part in (first, group_of, members, offsets)))
 
 
-def _search_distinct(torch: Any, queries: DeviceRows, base: DeviceRows, wanted: int) -> Neighbors:
+def _search_distinct(torch: Any, queries: DeviceRows, base: DeviceRows, wanted: int, dtype: str | None) -> Neighbors:
     """The best distinct base rows of each distinct query, never the row itself when a set is searched in itself."""
     is_self = queries is base
     k = min(wanted, len(base) - is_self)
     if k == 0:
         return Neighbors(np.empty((len(queries), 0)), np.empty((len(queries), 0), dtype=np.int64))
-    n_parts = choose_parts(torch, queries, base, k)
-    if n_parts:
-        pairs = FusedScan(torch, queries, base, k, is_self, n_parts).run()
+    if dtype is None:
+        pairs = _choose_scan(torch, queries, base, k, is_self).run()
     else:
-        pairs = DeviceScan(torch, queries, base, k, is_self, _choose_dtype(torch, queries, base, k)).run()
+        pairs = DeviceScan(torch, queries, base, k, is_self, getattr(torch, dtype)).run()
     return Neighbors(pairs.values.view(-1, k).cpu().numpy(), pairs.columns.view(-1, k).cpu().numpy())
+
+
+def _choose_scan(torch: Any, queries: Any, base: Any, k: int, is_self: bool) -> Any:
+    """The search that suits size and data: with the kernels, by cluster where that helps, or in plain torch."""
+    if is_worth_fusing(torch, queries, base, k):
+        pilot = try_sample(torch, queries, base, k)
+        centres = choose_centres(torch, queries, base, k, pilot)
+        if centres is not None:
+            return CentredScan(torch, queries, base, k, is_self, centres)
+        if pilot.n_parts:
+            return FusedScan(torch, queries, base, k, is_self, pilot.n_parts)
+    return DeviceScan(torch, queries, base, k, is_self, _choose_dtype(torch, queries, base, k))
 
 
 def _choose_dtype(torch: Any, queries: DeviceRows, base: DeviceRows, k: int) -> Any:

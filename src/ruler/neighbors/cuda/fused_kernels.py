@@ -105,6 +105,66 @@ def scan_wide(
 
 
 @_jit
+def scan_centred(
+    queries,
+    base,
+    query_bars,
+    base_bars,
+    query_offsets,
+    base_offsets,
+    query_slack,
+    query_scales,
+    base_scales,
+    base_reach,
+    query_clusters,
+    base_clusters,
+    spans,
+    n_found,
+    pairs,
+    values,
+    n_queries,
+    n_base,
+    capacity,
+    width,
+    SPAN: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_COLUMNS: tl.constexpr,
+    BLOCK_WIDTH: tl.constexpr,
+    IS_SELF: tl.constexpr,
+    N_WARPS: tl.constexpr,
+):
+    """`scan_wide` of rows stored relative to centres: pairs whose half squared distance may be below a bar, negated."""
+    n_row_tiles: tl.constexpr = SPAN // BLOCK_ROWS
+    n_tiles: tl.constexpr = n_row_tiles * (SPAN // BLOCK_COLUMNS)
+    pair = spans + tl.program_id(0) // n_tiles * 2
+    tile = tl.program_id(0) % n_tiles
+    row_span = tl.load(pair)
+    column_span = tl.load(pair + 1)
+    first_row = row_span * SPAN + tile % n_row_tiles * BLOCK_ROWS
+    column = column_span * SPAN + tile // n_row_tiles * BLOCK_COLUMNS
+    is_needed = first_row < n_queries
+    if IS_SELF:
+        is_needed &= column + BLOCK_COLUMNS > first_row
+    if is_needed:
+        product = tl.zeros((BLOCK_ROWS, BLOCK_COLUMNS), dtype=tl.float32)
+        for start in range(0, width, BLOCK_WIDTH):
+            query_tile = queries.load([first_row, start])
+            base_tile = base.load([column, start])
+            product = tl.dot(query_tile, base_tile.T, product)
+        rows = first_row + tl.arange(0, BLOCK_ROWS)
+        columns = column + tl.arange(0, BLOCK_COLUMNS)
+        query_line = query_offsets + tl.load(base_clusters + column_span).to(tl.int64) * n_queries
+        base_line = base_offsets + tl.load(query_clusters + row_span).to(tl.int64) * n_base
+        alpha = tl.load(query_line + rows) - tl.load(query_slack + rows) * tl.load(base_reach + column_span)
+        beta = tl.load(base_line + columns)
+        scale = tl.load(query_scales + row_span) * tl.load(base_scales + column_span)
+        nearness = product * scale - alpha[:, None] - beta[None, :]
+        row_bar = tl.load(query_bars + rows)
+        if _may_have_pairs(nearness, row_bar, base_bars, column, IS_SELF, N_WARPS):
+            _report(nearness, row_bar, rows, column, base_bars, n_found, pairs, values, capacity, n_base, IS_SELF)
+
+
+@_jit
 def _may_have_pairs(product, row_bar, base_bars, first_column, IS_SELF: tl.constexpr, N_WARPS: tl.constexpr):
     """Whether any pair of a tile may reach a bar.
 

@@ -13,8 +13,8 @@ import numpy.typing as npt
 from ruler.core.arithmetic import iterate_blocks
 from ruler.core.determinism import tensor_cores
 from ruler.core.progress import show_progress
-from ruler.neighbors.cuda.operands import NARROW_WIDTH, measure_parts, store_rows
-from ruler.neighbors.cuda.scan import BestPairs, Pairs
+from ruler.neighbors.cuda.operands import NARROW_WIDTH, store_rows
+from ruler.neighbors.cuda.scan import BestPairs, Pairs, rows_for
 
 MOST_NEIGHBORS = 16
 WORTH_FUSING = 1e12  # multiply-adds; under it the kernels take longer to load than they save
@@ -75,14 +75,12 @@ def can_launch(torch: Any, device: Any) -> bool:
     return float(product) == 16.0
 
 
-def choose_parts(torch: Any, queries: Any, base: Any, k: int) -> int:
-    """In how many parts rows are stored for the fused pass; 0 where it does not suit the device, size or data."""
+def is_worth_fusing(torch: Any, queries: Any, base: Any, k: int) -> bool:
+    """Whether the fused pass suits the device, the size and the number of neighbours."""
     work = float(len(queries)) * len(base) * base.width
     if work < WORTH_FUSING or len(base) < FEWEST_ROWS or k > MOST_NEIGHBORS:
-        return 0
-    if not (can_fuse(torch, base.matrix) and can_fuse(torch, queries.matrix)):
-        return 0
-    return measure_parts(torch, queries, base, k)
+        return False
+    return can_fuse(torch, base.matrix) and can_fuse(torch, queries.matrix)
 
 
 def plan_spans(
@@ -243,26 +241,12 @@ class FusedScan:
             keep = values >= bars[columns]
             sides.append((columns[keep], rows[keep]))
         rows, columns = (self.torch.cat(part) for part in zip(*sides, strict=True))
-        near = self._near_top(rows, self._multiply(rows, columns))
+        products = multiply_pairs(self.torch, self.queries, self.base, rows, columns)
+        near = self._near_top(rows, products)
         self._best.merge(rows[near], columns[near])
         known = (self._best.kth_values() - self._stored.error).float()  # rounded down for sure
         self._known = self.torch.maximum(self._known, known)
         return self._best.pairs
-
-    def _multiply(self, rows: Any, columns: Any) -> Any:
-        """Float64 products of pairs of unit rows."""
-        torch = self.torch
-        query, near = self.queries.numbers(rows), self.base.numbers(columns)
-        a, b = self.queries.matrix, self.base.matrix
-        products = torch.empty(len(rows), dtype=torch.float64, device=self._device)
-        if len(rows):
-            self._kernels.multiply_pairs[(-(-len(rows) // _PAIRS_PER_PROGRAM),)](
-                *(a, b, query, near, products, len(rows), self.base.width, a.stride(0), b.stride(0)),
-                PAIRS=_PAIRS_PER_PROGRAM,
-                BLOCK_WIDTH=min(256, 1 << max(4, (self.base.width - 1).bit_length())),
-            )
-        norms = self.queries.device_norms[query] * self.base.device_norms[near]
-        return products / norms.where(norms > 0, 1.0)
 
     def _near_top(self, rows: Any, products: Any) -> Any:
         """Which pairs no k others of their query surpass for sure."""
@@ -279,3 +263,23 @@ class FusedScan:
             is_kth = place == self.k - 1
             kth[sorted_rows[is_kth]] = products[order[is_kth]]
         return products >= kth[rows] - slack
+
+
+def multiply_pairs(torch: Any, queries: Any, base: Any, rows: Any, columns: Any, *, has_kernel: bool = True) -> Any:
+    """Float64 products of pairs of unit rows."""
+    products = torch.empty(len(rows), dtype=torch.float64, device=rows.device)
+    if not has_kernel:
+        for start, stop in iterate_blocks(len(rows), rows_for(base.width) // 2):
+            products[start:stop] = (queries.take(rows[start:stop]) * base.take(columns[start:stop])).sum(1)
+        return products
+    query, near = queries.numbers(rows), base.numbers(columns)
+    a, b = queries.matrix, base.matrix
+    if len(rows):
+        kernels = importlib.import_module("ruler.neighbors.cuda.fused_kernels")
+        kernels.multiply_pairs[(-(-len(rows) // _PAIRS_PER_PROGRAM),)](
+            *(a, b, query, near, products, len(rows), base.width, a.stride(0), b.stride(0)),
+            PAIRS=_PAIRS_PER_PROGRAM,
+            BLOCK_WIDTH=min(256, 1 << max(4, (base.width - 1).bit_length())),
+        )
+    norms = queries.device_norms[query] * base.device_norms[near]
+    return products / norms.where(norms > 0, 1.0)

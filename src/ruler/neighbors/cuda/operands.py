@@ -19,8 +19,9 @@ _PADDING = 4096  # rows: a multiple of every span
 _SLICE = 64  # columns: a multiple of every slice
 _LEAST_WIDTH = 16
 NARROW_WIDTH = 128
-_TRUNCATION = 2.0  # tensor cores cut each addend off where the processor rounds, in units of float32's eps
+TRUNCATION = 2.0  # tensor cores cut each addend off where the processor rounds, in units of float32's eps
 _STORING = 1e-6  # bounds themselves are float32
+_TAILS = (0.1, 0.9)
 
 
 @dataclass(frozen=True)
@@ -37,28 +38,43 @@ class Operands:
         return int(self.base.shape[1])
 
 
-def measure_parts(torch: Any, queries: Any, base: Any, k: int) -> int:
-    """The fewest parts that leave few pairs for a sample of queries; 0 where even three leave many."""
-    rows = _evenly(torch, queries, _PILOT_QUERIES)
-    products = queries.take(rows).float() @ base.take(_evenly(torch, base, _PILOT_ROWS)).float().T
+@dataclass(frozen=True)
+class Pilot:
+    """What a search of a sample says of the whole.
+
+    Args:
+        n_parts: The fewest parts that leave few pairs per query; 0 where even three leave many.
+        unevenness: Ratio of the 90th to the 10th percentile of the distances of queries from their neighbours.
+    """
+
+    n_parts: int
+    unevenness: float
+
+
+def try_sample(torch: Any, queries: Any, base: Any, k: int) -> Pilot:
+    """Search for a few queries in a sample of the base."""
+    rows = spread_evenly(torch, queries, _PILOT_QUERIES)
+    products = queries.take(rows).float() @ base.take(spread_evenly(torch, base, _PILOT_ROWS)).float().T
     peaks = products[:, : products.shape[1] // _PEAK_ROWS * _PEAK_ROWS].view(len(rows), _PEAK_ROWS, -1).amax(1)
     kth = peaks.topk(min(k + 1, peaks.shape[1]), 1).values[:, -1:]  # one more: a query may meet itself
+    near, far = (1 - kth).clamp(min=_STORING).quantile(torch.tensor(_TAILS, device=kth.device)).tolist()
     for n_parts, rounding in _ROUNDING.items():
         error = _bound(torch, 2 * rounding, n_parts * base.width)
         n_pairs = float((products >= kth - 2 * error).sum()) / len(rows)
         if n_pairs <= k + 1 + _FEW_PAIRS:
-            return n_parts
-    return 0
+            return Pilot(n_parts, far / near)
+    return Pilot(0, far / near)
 
 
-def _evenly(torch: Any, rows: Any, most: int) -> Any:
+def spread_evenly(torch: Any, rows: Any, most: int) -> Any:
+    """Numbers of some of the rows, evenly spaced."""
     n_rows = min(most, len(rows))
     return torch.arange(n_rows, device=rows.matrix.device) * len(rows) // n_rows
 
 
 def _bound(torch: Any, rounding: float, n_columns: int) -> float:
     """Rounding costs what Cauchy-Schwarz allows; sums of at most 1 in magnitude are cut off once per addend."""
-    return float(1.01 * (rounding + _TRUNCATION * (n_columns + 2) * torch.finfo(torch.float32).eps) + _STORING)
+    return float(1.01 * (rounding + TRUNCATION * (n_columns + 2) * torch.finfo(torch.float32).eps) + _STORING)
 
 
 def store_rows(torch: Any, queries: Any, base: Any, is_self: bool, n_parts: int) -> Operands:
@@ -74,7 +90,7 @@ def store_rows(torch: Any, queries: Any, base: Any, is_self: bool, n_parts: int)
 def _round(torch: Any, rows: Any, n_parts: int, *, is_base: bool) -> tuple[Any, float, float]:
     """Stored rows, and the largest norm of what rounding took from a row and of its low part."""
     n_rows = -(-len(rows) // _PADDING) * _PADDING
-    stored = torch.zeros((n_rows, _padded(n_parts * rows.width)), dtype=torch.float16, device=rows.matrix.device)
+    stored = torch.zeros((n_rows, padded_width(n_parts * rows.width)), dtype=torch.float16, device=rows.matrix.device)
     width, rounding, rest = rows.width, 0.0, 0.0
     for start, stop in iterate_blocks(len(rows), rows_for(width)):
         exact = rows.block(start, stop)
@@ -97,7 +113,7 @@ def _largest_norm(rows: Any) -> float:
     return norm
 
 
-def _padded(n_columns: int) -> int:
+def padded_width(n_columns: int) -> int:
     """A power of two where a kernel takes whole rows, a multiple of its slice where not."""
     if n_columns <= NARROW_WIDTH:
         return max(_LEAST_WIDTH, 1 << (n_columns - 1).bit_length())

@@ -29,6 +29,7 @@ _CONTRASTS = [f"{name}_{kind}" for name in ("loss", "m2", "m4", "norm") for kind
 _SCORES = ["n_forget", "forget_accuracy", "retain_accuracy", "test_accuracy", "m1", "m2", "m3", "m4", "m4_held_out"]
 _SCORES += ["m4_placebo_p", "damage_similarity", "damage_skill"]
 COLUMNS = [*_CELL, *_SCORES, "verdict", *_CONTRASTS, "seen", "model", "layers", "peers"]
+_REFERENCES = ("oracle", "original")
 _SHOWN = {
     "loss_effect": ("loss", ".3f"),
     "m2_effect": ("M2", ".3f"),
@@ -125,7 +126,7 @@ def tabulate(chosen: pd.DataFrame) -> list[str]:
     """One line per model, methods at the rate that `choose_rates` chose; means over seeds."""
     least = KEPT_SHARE * chosen.loc[chosen["method"] == "original", "retain_accuracy"].mean()
     rows = []
-    for method in sorted(set(chosen["method"]), key=lambda name: rank_of("method", name)):
+    for method in sorted(set(chosen["method"]), key=lambda name: (name not in _REFERENCES, rank_of("method", name))):
         runs = chosen[chosen["method"] == method]
         rate, kept = runs["learning_rate"].mean(), runs["retain_accuracy"].mean()
         asked = "" if rate != rate else f"{rate:g}" if kept >= least else f"{rate:g}, none keeps {KEPT_SHARE:.0%}"

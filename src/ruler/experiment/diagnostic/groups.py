@@ -45,7 +45,8 @@ class GroupNeighbors:
             return np.where(is_self, found.similarity[:, -1], found.similarity[:, 0])
         unit, products = self._pairs
         best = base[products[np.ix_(queries, base)].argmax(axis=1)]
-        return similarity_of_unit_rows(unit[queries], unit[best])
+        nearest: FloatArray = similarity_of_unit_rows(unit[queries], unit[best])
+        return nearest
 
     @cached_property
     def _pairs(self) -> tuple[FloatArray, FloatArray]:

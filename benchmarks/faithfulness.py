@@ -2,7 +2,8 @@
 
 `python -m benchmarks faithfulness --out DIR --device cuda [--seconds 540]` trains models of TOFU one after another and
 measures all metrics on each; the same command resumes. Several processes share the work with `--share 0/3`, `1/3` and
-`2/3`, once `--parts references` has trained what all of them compare with.
+`2/3`, once `--parts references` has trained what all of them compare with. `--parts references clean` counts false
+alarms alone: 20 models that never saw the authors.
 
 The design was fixed before the first run. Faithfulness: 60 models, 30 with the knowledge and 30 without, half of each
 hard. A hard model with the knowledge was trained on paraphrased answers, a hard one without it on wrong answers to the
@@ -57,6 +58,8 @@ N_AUDITORS = 8
 ATTACKED_RATES = (1e-5, 5e-5)
 RELEARNING_RATE = 2e-5
 PARTS = ("references", "pool", "attacks")
+CLEAN = "clean"
+"""A part of its own: the models of the pool that learned nothing of the authors, audited by today's rules, no more."""
 NOT_MEASURED = ("linear_probe", "rouge_l", "model_utility")  # minutes per model, or texts that must be generated
 
 
@@ -355,6 +358,17 @@ def run_pool(
         print(f"{planned.name}: {train_s:.1f} s to train, {found['read_s']:.1f} s to measure", flush=True)
 
 
+def run_clean(lab: Laboratory, auditors: Auditors, pool: Sequence[Planned], ends_s: float) -> None:
+    """Train and audit models that never saw the forget authors; nothing else is measured of them."""
+    for planned in pool:
+        if planned.name in auditors.done or time.monotonic() > ends_s:
+            continue
+        outputs = lab.trainer.read(lab.train(planned))
+        row = {"part": CLEAN, **asdict(planned), "knows": False, "is_hard": False, **lab.measure_skill(outputs)}
+        auditors.submit(row, lab.gather_sides(outputs), lab.measure_skill(outputs))
+        print(f"{planned.name}: {ends_s - time.monotonic():.0f} s left", flush=True)
+
+
 def list_attacked() -> list[tuple[str, float]]:
     """The models that are attacked: the oracle, and each method's at each rate."""
     return [("oracle", 0.0), *((method, rate) for rate in reversed(ATTACKED_RATES) for method in LANGUAGE_METHODS)]
@@ -386,7 +400,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=math.inf)
     parser.add_argument("--size", default="full", choices=("full", "smoke"))
     parser.add_argument("--count", type=int, default=15, help="models of each of the four kinds")
-    parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=PARTS)
+    parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=(*PARTS, CLEAN))
     parser.add_argument("--share", default="0/1", help="which part of the models, such as 0/3, the first of three")
     options = parser.parse_args()
     first, step = (int(number) for number in options.share.split("/"))
@@ -402,6 +416,9 @@ def main() -> None:
         audit_references(lab, references, auditors)
     if "pool" in options.parts:
         run_pool(lab, references, auditors, list_planned(options.count)[first::step], ends_s)
+    if CLEAN in options.parts:
+        clean = [planned for planned in list_planned(options.count) if planned.forget == "none"]
+        run_clean(lab, auditors, clean[first::step], ends_s)
     if "attacks" in options.parts:
         run_attacks(lab, references, auditors, list_attacked()[first::step], ends_s)
     auditors.keep(is_last=True)

@@ -1,7 +1,8 @@
 """Models that `python -m benchmarks faithfulness` measured -> the tables of docs/tofu.md.
 
-`python -m benchmarks faithfulness_table docs/bench/faithfulness.csv` prints them; a second argument is a models.jsonl
-that is written to the .csv first.
+`python -m benchmarks faithfulness_table docs/bench/faithfulness.csv` prints them, with `--page docs/tofu.md` they go
+there. Further arguments are files models.jsonl, whose rows replace those of the same models in the .csv first; with
+`--clean` they go to clean.csv beside it, audits of models that never saw the authors.
 """
 
 import argparse
@@ -11,6 +12,8 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.measure import read_rows
+from benchmarks.meta_tables import put_between
+from ruler.core.files import write_atomically
 from ruler.core.text import markdown_table
 from ruler.stats.auc import auc_interval, measure_effect
 
@@ -48,10 +51,10 @@ _KINDS = {
 }
 
 
-def flatten(path: Path) -> pd.DataFrame:
-    """The rows of a models.jsonl with a column per number, six digits each; reasons and empty columns left out."""
+def flatten(*paths: Path) -> pd.DataFrame:
+    """The rows of files models.jsonl with a column per number; reasons and empty columns left out."""
     rows = []
-    for row in read_rows(path):
+    for row in (row for path in paths for row in read_rows(path)):
         nested = {name: row.pop(name, {}) for name in ("peers", *_LAYERS)}
         row |= nested["peers"]
         row |= {f"{kind}:{name}": value for kind in _LAYERS for name, value in nested[kind].items()}
@@ -59,6 +62,13 @@ def flatten(path: Path) -> pd.DataFrame:
     table = pd.DataFrame(rows).dropna(axis=1, how="all").sort_values(["part", "name"])
     kept = [name for name in table if not str(name).startswith("reason") and not str(name).endswith("_s")]
     return table[kept]
+
+
+def add_rows(path: Path, table: pd.DataFrame) -> None:
+    """Put rows into a .csv, six digits each, in place of those of the same models."""
+    if path.is_file():
+        table = pd.concat([pd.read_csv(path), table], ignore_index=True).drop_duplicates(["part", "name"], keep="last")
+    write_atomically(path, table.sort_values(["part", "name"]).to_csv(index=False, float_format="%.6g"))
 
 
 def tell_apart(pool: pd.DataFrame, column: str, positive: pd.Series) -> tuple[float, float, float]:
@@ -89,13 +99,14 @@ def tabulate_trust(models: pd.DataFrame) -> list[str]:
 
 def tabulate_verdicts(models: pd.DataFrame) -> list[str]:
     """What the audit said of models of each kind, with one oracle and with five."""
-    pool = models[models["part"] == "pool"]
+    pool = models[models["part"].isin(["pool", "clean"])]
     kinds = {f"trained on {title}": pool[pool["forget"] == kind] for kind, title in _KINDS.items()}
     references = models[models["part"] == "references"]
     kinds["the oracles, each against the others"] = references[references["name"] != "original"]
     rows = [
         (title, str(len(part)), *(_count(part[name]) for name in ("verdict_by_one", "verdict")))
         for title, part in kinds.items()
+        if len(part)
     ]
     return markdown_table(("models", "number", "verdict with one oracle", "verdict with five (or four)"), rows)
 
@@ -119,21 +130,27 @@ def tabulate_attacks(models: pd.DataFrame) -> list[str]:
 
 def list_tables(path: Path) -> dict[str, list[str]]:
     """The tables of docs/tofu.md by name."""
-    models = pd.read_csv(path)
+    models, clean = pd.read_csv(path), path.with_name("clean.csv")
     return {
         "trust": tabulate_trust(models),
         "verdicts": tabulate_verdicts(models),
+        "clean": tabulate_verdicts(pd.read_csv(clean)) if clean.is_file() else ["Not measured yet."],
         "attacks": tabulate_attacks(models),
     }
 
 
 def main() -> None:
-    """Print the tables."""
+    """Add rows, and print the tables or put them into the page."""
     parser = argparse.ArgumentParser(prog="benchmarks faithfulness_table")
     parser.add_argument("csv", type=Path)
-    parser.add_argument("models", type=Path, nargs="?")
+    parser.add_argument("models", type=Path, nargs="*")
+    parser.add_argument("--clean", action="store_true", help="the models go to clean.csv beside the .csv")
+    parser.add_argument("--page", type=Path)
     options = parser.parse_args()
     if options.models:
-        flatten(options.models).to_csv(options.csv, index=False, float_format="%.6g")
+        add_rows(options.csv.with_name("clean.csv") if options.clean else options.csv, flatten(*options.models))
     for name, lines in list_tables(options.csv).items():
-        print(f"<!-- {name} -->", *lines, "", sep="\n")
+        if options.page:
+            put_between(options.page, name, lines)
+        else:
+            print(f"<!-- {name} -->", *lines, "", sep="\n")

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from benchmarks.faithfulness import list_planned
-from benchmarks.faithfulness_table import flatten, list_tables, tell_apart
+from benchmarks.faithfulness_table import add_rows, flatten, list_tables, tabulate_verdicts, tell_apart
 
 ROOT = Path(__file__).parents[2]
 MODELS = ROOT / "docs" / "bench" / "faithfulness.csv"
@@ -14,6 +14,7 @@ MODELS = ROOT / "docs" / "bench" / "faithfulness.csv"
 def test_the_page_shows_what_was_measured():
     page = (ROOT / "docs" / "tofu.md").read_text()
     shown = dict(re.findall(r"<!-- measured: (\w+) -->\n(.*?)\n<!-- end -->", page, flags=re.DOTALL))
+    shown.pop("study")  # of other rows
     assert shown == {name: "\n".join(lines) for name, lines in list_tables(MODELS).items()}
 
 
@@ -46,3 +47,22 @@ def test_rows_are_flat_and_sorted(tmp_path):
     assert list(table) == ["name", "part", "guards", "uds", "layers:block"]
     assert table["name"].tolist() == ["a", "b"]
     assert table["guards"].tolist() == ["", "one two"]
+
+
+def test_rows_replace_those_of_the_same_models(tmp_path):
+    csv, file = tmp_path / "models.csv", tmp_path / "models.jsonl"
+    file.write_text('{"name": "a", "part": "pool", "verdict": "erased"}\n{"name": "b", "part": "pool"}\n')
+    add_rows(csv, flatten(file))
+    file.write_text('{"name": "a", "part": "pool", "verdict": "residual"}\n')
+    add_rows(csv, flatten(file))
+    assert pd.read_csv(csv)["name"].tolist() == ["a", "b"]
+    assert pd.read_csv(csv)["verdict"].tolist()[0] == "residual"
+
+
+def test_clean_models_have_a_table_of_their_own(tmp_path):
+    oracle = {"part": "references", "name": "oracle-0", "verdict": "erased", "verdict_by_one": "inconclusive"}
+    clean = {"part": "clean", "name": "none-0", "forget": "none", "verdict": "erased", "verdict_by_one": "erased"}
+    assert tabulate_verdicts(pd.DataFrame([oracle, clean]))[2:] == [
+        "| trained on nothing of theirs | 1 | 1 erased | 1 erased |",
+        "| the oracles, each against the others | 1 | 1 inconclusive | 1 erased |",
+    ]

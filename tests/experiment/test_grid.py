@@ -94,6 +94,12 @@ def test_jobs_do_not_depend_on_the_order_of_cells_within_a_study() -> None:
     assert there == back
 
 
+def test_fractions_of_a_language_model_are_jobs_of_their_own_the_largest_first() -> None:
+    jobs = group_jobs(list_cells(replace(STUDIES["tofu"], seeds=(0,), datasets=("tofu",))))
+    assert [{cell.forget_fraction for cell in job.cells} for job in jobs] == [{0.10}, {0.05}, {0.01}]
+    assert all(len(job.cells) == 22 for job in jobs)
+
+
 def test_resume_is_grid_minus_store() -> None:
     cells = list_cells(STUDIES["minibatch"])
     finished = {cell.key for cell in cells[::3]} | {"some other key"}

@@ -192,12 +192,14 @@ def group_jobs(cells: Sequence[Cell]) -> tuple[Job, ...]:
     """Group cells into jobs: studies in their order, so that later ones find earlier models, each longest job first.
 
     A job of models that are trained one by one holds a dataset, architecture, training seed and forget-set seed, whose
-    original serves all its fractions. A job of pairs of oracles, or of an ensemble, holds a dataset and architecture.
+    original serves all its fractions; of a causal language model, whose cells cost more than its original, a job holds
+    one fraction. A job of pairs of oracles, or of an ensemble, holds a dataset and architecture.
     """
     groups: dict[tuple[object, ...], list[Cell]] = {}
     for cell in cells:
         is_whole = cell.other_seed is not None or cell.engine == "ensemble"
-        part = () if is_whole else (cell.seed, cell.forget_seed)
+        fraction = cell.forget_fraction if cell.architecture == "causal_lm" else None
+        part = () if is_whole else (cell.seed, cell.forget_seed, fraction)
         groups.setdefault((cell.study, cell.dataset, cell.architecture, *part), []).append(cell)
     rank = {study: i for i, study in enumerate(dict.fromkeys(cell.study for cell in cells))}
     jobs = [Job(tuple(group)) for group in groups.values()]

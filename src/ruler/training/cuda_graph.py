@@ -22,7 +22,7 @@ Capture = Callable[[Function, Callable[[], None], torch.device], Function]
 
 _MAX_GRAPHS = 4
 _N_RARE = 2  # a shape that is met more often than this gets a graph of its own, as the first does at once
-_N_WARM_UP = 3  # as torch advises: lazy initialisation and the choice of algorithms must be over before a capture
+_N_WARM_UP = 2  # lazy initialisation and the choice of algorithms must be over before a capture
 
 _failed: list[torch.cuda.CUDAGraph] = []  # kept: the allocator may still point to a graph whose capture failed
 
@@ -105,7 +105,7 @@ class GraphCapture:
             current, stream = torch.cuda.current_stream(), self._stream
             stream.wait_stream(current)
             with torch.cuda.stream(stream):
-                for _ in range(_N_WARM_UP):
+                for _ in range(_N_WARM_UP if self._pool is None else 1):  # later shapes find handles and state made
                     step()
             current.wait_stream(stream)
             undo()

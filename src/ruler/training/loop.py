@@ -14,6 +14,7 @@ from ruler.core.determinism import fixed_algorithms
 from ruler.core.errors import DivergedError, InputError
 from ruler.core.progress import track
 from ruler.training.batches import Batch, Batches, Source
+from ruler.training.causal_masks import skipped_masks
 from ruler.training.cuda_graph import CapturedStep, GraphCapture, can_capture
 from ruler.training.fused import fused_norms
 from ruler.training.rotation import fused_rotation
@@ -48,8 +49,8 @@ def optimize(
     On CUDA, mini batches of tensors are trained on without waiting: a step is captured into a graph and replayed
     where that is possible, losses are checked once per epoch, and the last good state is that of an epoch's start.
     There the objective must depend on nothing but the model and its batches. Norms and rotations of causal language
-    models are fused. Convolutions give the same bits every time, unless another thread of the process embeds or
-    searches meanwhile; other operations do as far as torch's do.
+    models are fused, and masks that places imply are left out. Convolutions give the same bits every time, unless
+    another thread of the process embeds or searches meanwhile; other operations do as far as torch's do.
 
     Args:
         model: Parameters with ``requires_grad`` are trained; train and eval flags are put back afterwards.
@@ -93,6 +94,7 @@ def optimize(
         if is_captured and is_causal:
             stack.enter_context(fused_norms(model))
             stack.enter_context(fused_rotation(model))
+            stack.enter_context(skipped_masks(model))
         if captured:
             stack.callback(captured.close)
         stack.callback(_put_back, optimizer, [(module, module.training) for module in model.modules()])

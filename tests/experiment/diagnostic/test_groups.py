@@ -26,8 +26,12 @@ def test_a_set_ranks_as_m4_of_it_against_all_others(seed: int, n_groups: int) ->
     assert rank_set(around, is_chosen) == pytest.approx(m4(rows[is_chosen], rows[~is_chosen]), abs=1e-12)
 
 
-def test_a_group_that_fills_all_known_neighbours_is_searched_again(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("most_paired", [0, 60])
+def test_a_group_that_fills_all_known_neighbours_is_searched_again(
+    monkeypatch: pytest.MonkeyPatch, most_paired: int
+) -> None:
     monkeypatch.setattr(module, "_NEIGHBOURS", 3)
+    monkeypatch.setattr(module, "_MOST_PAIRED", most_paired)
     rng = np.random.default_rng(0)
     rows = np.concatenate([rng.normal(size=(30, 4)) + 9, rng.normal(size=(30, 4))])
     is_chosen = np.arange(60) < 30

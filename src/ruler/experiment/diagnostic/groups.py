@@ -2,17 +2,21 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ruler.core.types import FloatArray, Neighbors
+from ruler.core.arithmetic import similarity_of_unit_rows
+from ruler.core.types import FloatArray, IndexArray, Neighbors
+from ruler.experiment.cell import divide_by_norms
 from ruler.metrics.paper import rank_within
 from ruler.neighbors import find_neighbors
 
 N_SETS = 200
 _NEIGHBOURS = 16  # beyond their own group most records have one among these; the others are searched again
+_MOST_PAIRED = 8192  # records whose similarities in pairs are kept: half a gigabyte
 _DRAW_SEED = 0
 _ROUNDING = 1e-12
 
@@ -32,6 +36,25 @@ class GroupNeighbors:
     rows: Any
     neighbors: Neighbors
     groups: npt.NDArray[Any]
+
+    def search_again(self, queries: IndexArray, base: IndexArray) -> FloatArray:
+        """Similarity of the nearest base record of each query, other than itself."""
+        if len(self.groups) > _MOST_PAIRED:
+            found = find_neighbors(self.rows[queries], self.rows[base], k=min(2, len(base)))
+            is_self = base[found.index[:, 0]] == queries
+            return np.where(is_self, found.similarity[:, -1], found.similarity[:, 0])
+        unit, products = self._pairs
+        best = base[products[np.ix_(queries, base)].argmax(axis=1)]
+        nearest: FloatArray = similarity_of_unit_rows(unit[queries], unit[best])
+        return nearest
+
+    @cached_property
+    def _pairs(self) -> tuple[FloatArray, FloatArray]:
+        """The rows divided by their norms, and the products of each with all others, -inf with itself."""
+        unit = divide_by_norms(self.rows)
+        unit, products = (one if isinstance(one, np.ndarray) else one.cpu().numpy() for one in (unit, unit @ unit.T))
+        np.fill_diagonal(products, -np.inf)
+        return unit, products
 
 
 def find_group_neighbors(rows: Any, groups: npt.NDArray[Any]) -> GroupNeighbors:
@@ -54,10 +77,7 @@ def rank_set(around: GroupNeighbors, is_chosen: Mask) -> float:
     nearest = np.take_along_axis(around.neighbors.similarity, place, axis=1)[:, 0]
     lost = np.flatnonzero(~np.take_along_axis(is_outside, place, axis=1)[:, 0])
     if len(lost):  # all of their known neighbours are chosen
-        base = np.flatnonzero(~is_chosen)
-        found = find_neighbors(around.rows[lost], around.rows[base], k=min(2, len(base)))
-        is_self = base[found.index[:, 0]] == lost
-        nearest[lost] = np.where(is_self, found.similarity[:, -1], found.similarity[:, 0])
+        nearest[lost] = around.search_again(lost, np.flatnonzero(~is_chosen))
     return float(rank_within(nearest[is_chosen], nearest[~is_chosen]).mean())
 
 

@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -194,6 +194,7 @@ class CausalTrainer(Trainer):
         self._labels = torch.from_numpy(data.language.labels).to(device)
         model, self.tokenizer = load_causal_language_model(data.language.folder)
         self.base: nn.Module = model.to(device)
+        self._encode_once = cache(self._encode_peers)
 
     def train(self, cell: Cell, rows: IndexArray, seed: int) -> nn.Module:
         """Fine-tune the pretrained model on these records."""
@@ -235,21 +236,27 @@ class CausalTrainer(Trainer):
         Args:
             original: Into which the model's states are patched; without it there is no UDS.
         """
+        data = self._encode_once(*(tuple(rows.tolist()) for rows in (forget, held_out)))
+        precision: Precision = "float32" if self._device == "cpu" else "bfloat16"  # as peers do; ours are read in full
+        given = read_language_model(model, data, original=original, precision=precision, batch_tokens=READ_TOKENS)
+        del given["held_out_states"]  # for the linear probe, which takes a minute per model
+        return given
+
+    def _encode_peers(self, forget: tuple[int, ...], held_out: tuple[int, ...]) -> dict[str, dict[str, torch.Tensor]]:
+        """The records that peers' metrics read: the same of every model, so encoded once."""
+        rows = np.array(forget)
         data = {
-            "forget": self._encoded(forget),
-            "held_out": self._encoded(held_out),
-            "entities": self._mark_spans(forget),
+            "forget": self._encoded(rows),
+            "held_out": self._encoded(np.array(held_out)),
+            "entities": self._mark_spans(rows),
         }
-        texts = self._language.prompts.select(forget)
+        texts = self._language.prompts.select(rows)
         if all(texts.paraphrases) and len({len(wrong) for wrong in texts.perturbations} | {0}) == 2:
             prompts = [prompt for prompt, wrong in zip(texts.prompts, texts.perturbations, strict=True) for _ in wrong]
             wrong = [answer for answers in texts.perturbations for answer in answers]
             data["paraphrased"] = self.encode(texts.prompts, texts.paraphrases)
             data["perturbed"] = self.encode(prompts, wrong)
-        precision: Precision = "float32" if self._device == "cpu" else "bfloat16"  # as peers do; ours are read in full
-        given = read_language_model(model, data, original=original, precision=precision, batch_tokens=READ_TOKENS)
-        del given["held_out_states"]  # for the linear probe, which takes a minute per model
-        return given
+        return data
 
     def _mark_spans(self, rows: IndexArray) -> dict[str, torch.Tensor]:
         """These records with labels on their decisive words alone; on whole completions where none are marked."""

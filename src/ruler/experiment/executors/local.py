@@ -31,6 +31,7 @@ _CONTEXT = multiprocessing.get_context("spawn")  # a forked torch can hang in it
 _MOST_GPU_WORKERS = 8  # they overlap the host's work with the device's; more only share the device
 _MOST_DIAGNOSTIC_WORKERS = 4
 _GPU_WORKER_BYTES = 1 << 32  # a context, the chunks of an ensemble, and the models that are scored at once
+_CAUSAL_WORKER_BYTES = 35 << 30  # a step of a causal language model as a graph, and one of another shape beside it
 
 
 @dataclass(eq=False)
@@ -156,7 +157,7 @@ def choose_workers(jobs: Sequence[Job], n_cores: int, gpu_bytes: int | None) -> 
     """How many processes suit the jobs: one per core on a CPU; on a GPU as many as its memory holds, up to 8.
 
     Jobs of the engine protocol take a core each even in a run on a GPU, so with some of these all cores are used.
-    Diagnostic studies train larger models: up to 4.
+    Diagnostic studies train larger models: up to 4, of causal language models as many as have 35 GB each.
 
     Args:
         gpu_bytes: Memory of the GPU; None for a run on the CPU.
@@ -170,8 +171,8 @@ def choose_workers(jobs: Sequence[Job], n_cores: int, gpu_bytes: int | None) -> 
         >>> large = group_jobs(list_cells(STUDIES["images"]))
         >>> [choose_workers(jobs, 16, 140 << 30) for jobs in (fast, fast + slow, fast + slow + large)]
         [8, 16, 4]
-        >>> choose_workers(fast, 16, 8 << 30)
-        2
+        >>> choose_workers(fast, 16, 8 << 30), choose_workers(group_jobs(list_cells(STUDIES["tofu"])), 16, 80 << 30)
+        (2, 2)
     """
     if gpu_bytes is None:
         return n_cores
@@ -180,7 +181,8 @@ def choose_workers(jobs: Sequence[Job], n_cores: int, gpu_bytes: int | None) -> 
         most = _MOST_DIAGNOSTIC_WORKERS
     else:
         most = n_cores if "protocol" in engines else _MOST_GPU_WORKERS
-    return max(1, min(most, n_cores, gpu_bytes // _GPU_WORKER_BYTES))
+    is_causal = any(job.cells[0].architecture == "causal_lm" for job in jobs)
+    return max(1, min(most, n_cores, gpu_bytes // (_CAUSAL_WORKER_BYTES if is_causal else _GPU_WORKER_BYTES)))
 
 
 def _measure_gpu() -> int:

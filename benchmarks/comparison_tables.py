@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,6 +18,8 @@ from ruler.paper.compare.table import FAILED, OWN
 TITLES = {"breast_cancer": "breast cancer", "heart_disease": "heart disease", "cifar10": "CIFAR-10", "lfw": "LFW"}
 TABLES = {"tables": ("breast_cancer", "heart_disease"), "images": ("cifar10", "lfw")}
 """Mark on the page -> the comparisons of its table, of which the first decides the order of the rows."""
+FIGURE = "compared.svg"
+_NOTHING = "Not measured yet."
 _HEAD = ("method", "title", "settings", "seed", "draw", "model", "device", "n_forget", "verdict", "seen")
 _NUMBERS = {"left": "left", "held_out_accuracy": "held-out accuracy", "cost": "cost"}
 
@@ -40,17 +43,25 @@ def read_runs(bench: Path) -> dict[str, pd.DataFrame]:
 
 
 def write_page(bench: Path, page: Path) -> None:
-    """Put the tables into a page, between their marks, and draw the figure beside it."""
+    """Put figure and tables into a page, between their marks, and draw the figure beside it."""
     known = read_runs(bench)
-    for mark, names in TABLES.items():
-        put_between(page, f"compare {mark}", describe({name: known[name] for name in names if name in known}))
-    draw_costs(known, page.with_name("compared.svg"))
+    for mark, lines in show_measured(known).items():
+        put_between(page, f"compare {mark}", lines)
+    if known:
+        draw_costs(known, page.with_name(FIGURE))
+
+
+def show_measured(known: Mapping[str, pd.DataFrame]) -> dict[str, list[str]]:
+    """Mark on the page -> the lines behind it."""
+    figure = [f"![Cost against what is left, with retraining at 1]({FIGURE})"] if known else [_NOTHING]
+    tables = {mark: describe({name: known[name] for name in names if name in known}) for mark, names in TABLES.items()}
+    return {"figure": figure, **tables}
 
 
 def describe(known: Mapping[str, pd.DataFrame]) -> list[str]:
     """What was run, and one line per method: what is left, accuracy, cost and verdicts in each comparison."""
     if not known:
-        return ["Not measured yet."]
+        return [_NOTHING]
     found = {name: summarize(table) for name, table in known.items()}
     said = [_tell_runs(name, table) for name, table in known.items()]
     columns = [f"{TITLES[name]}: {what}" for name in found for what in (*_NUMBERS.values(), "verdicts")]
@@ -87,7 +98,7 @@ def _tell_runs(name: str, table: pd.DataFrame) -> str:
 def _show(table: pd.DataFrame, title: str) -> list[str]:
     if title not in table.index:
         return ["not run", *[""] * len(_NUMBERS)]
-    row = table.loc[title]
+    row: dict[str, Any] = table.loc[title].to_dict()
     cells = ["" if math.isnan(row[name]) else f"{row[name]:.3f}" for name in _NUMBERS]
     cells[-1] = "" if row["method"] == "original" or math.isnan(row["cost"]) else f"{row['cost']:.2f}"
     return [*cells, str(row["verdicts"])]

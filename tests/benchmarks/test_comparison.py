@@ -6,17 +6,27 @@ import pandas as pd
 import pytest
 
 from benchmarks.comparison import BENCH, NAMES, PAGE, SETTINGS, gather_finished, run_bounded
-from benchmarks.comparison_tables import TABLES, TITLES, describe, keep_runs, read_runs, write_page
+from benchmarks.comparison_tables import (
+    FIGURE,
+    TABLES,
+    TITLES,
+    describe,
+    keep_runs,
+    read_runs,
+    show_measured,
+    write_page,
+)
 from ruler.experiment.compare.settings import CompareSettings, read_settings
 from ruler.unlearning import METHODS
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-@pytest.mark.parametrize("mark", TABLES)
+@pytest.mark.parametrize("mark", ["figure", *TABLES])
 def test_the_page_shows_what_was_measured(mark: str) -> None:
     known = read_runs(BENCH)
-    lines = describe({name: known[name] for name in TABLES[mark] if name in known})
+    lines = show_measured(known)[mark]
+    assert bool(known) == PAGE.with_name(FIGURE).is_file()
     assert "\n".join(["", f"<!-- measured: compare {mark} -->", *lines, "<!-- end -->", ""]) in PAGE.read_text()
 
 
@@ -46,7 +56,7 @@ def test_runs_stop_in_time_resume_in_parts_and_make_a_page(wanted: CompareSettin
     bench.mkdir()
     keep_runs(runs, bench / "compare_breast_cancer.csv")
     page = tmp_path / "page.md"
-    page.write_text("".join(f"<!-- measured: compare {mark} -->\n<!-- end -->\n" for mark in TABLES))
+    page.write_text("".join(f"<!-- measured: compare {mark} -->\n<!-- end -->\n" for mark in ("figure", *TABLES)))
     write_page(bench, page)
     lines = page.read_text().splitlines()
     told = "- breast cancer: `tabular_mlp` on cpu, 3 methods, 2 seeds, 8 audits, 45 records forgotten, 2 runs failed."

@@ -36,7 +36,7 @@ from ruler.training.classifier import predict
 from ruler.unlearning.distillation import make_random_teacher
 
 _LAYER = "representation"
-PEER_ROWS = 2000
+PEER_ROWS = 1000
 """Most records of each side whose states peers' metrics read: probes fit a matrix of all pairs of them."""
 
 

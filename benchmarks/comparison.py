@@ -99,7 +99,7 @@ def gather_finished(wanted: CompareSettings, folder: Path) -> pd.DataFrame:
     failures = {cell: errors[cell.key] for cell in cells if cell.key in errors}
     runs = gather_runs(results, cells, failures)
     is_asked = [one != FAILED or cell in failures for one, cell in zip(runs["verdict"], cells, strict=True)]
-    return runs.assign(device=results["device"].iloc[0])[is_asked]
+    return runs.assign(device=results["device"].iloc[0] if len(results) else "")[is_asked]
 
 
 def main() -> None:
@@ -126,7 +126,9 @@ def main() -> None:
     elif asked.verb == "keep":
         for folder in asked.folders:
             runs = gather_finished(read_settings(SETTINGS / f"{folder.name}.toml"), folder)
-            keep_runs(runs, asked.bench / f"compare_{folder.name}.csv")
+            if len(runs):
+                keep_runs(runs, asked.bench / f"compare_{folder.name}.csv")
+            print(f"{folder.name}: {len(runs)} runs")
     else:
         write_page(asked.bench, asked.page)
 

@@ -87,9 +87,9 @@ def summarize(table: pd.DataFrame) -> pd.DataFrame:
 
 def _tell_runs(name: str, table: pd.DataFrame) -> str:
     n_methods, n_seeds = table["title"].nunique() - 1, table["seed"].nunique()
-    one = table[table["verdict"] != FAILED].iloc[0]
+    one = table.iloc[0]
     parts = [f"- {TITLES[name]}: `{one['model']}` on {one['device']}, {n_methods} methods, {n_seeds} seeds"]
-    parts += [f"{len(table)} audits, {one['n_forget']:.0f} records forgotten."]
+    parts += [f"{len(table)} audits, {table['n_forget'].max():.0f} records forgotten."]
     if (n_failed := int((table["verdict"] == FAILED).sum())) > 0:
         parts[-1] = parts[-1].removesuffix(".") + f", {n_failed} runs failed."
     return ", ".join(parts)
@@ -98,7 +98,7 @@ def _tell_runs(name: str, table: pd.DataFrame) -> str:
 def _show(table: pd.DataFrame, title: str) -> list[str]:
     if title not in table.index:
         return ["not run", *[""] * len(_NUMBERS)]
-    row: dict[str, Any] = table.loc[title].to_dict()
+    row: dict[Any, Any] = table.loc[title].to_dict()
     cells = ["" if math.isnan(row[name]) else f"{row[name]:.3f}" for name in _NUMBERS]
     cells[-1] = "" if row["method"] == "original" or math.isnan(row["cost"]) else f"{row['cost']:.2f}"
     return [*cells, str(row["verdicts"])]

@@ -48,6 +48,7 @@ def wanted(tmp_path: Path) -> CompareSettings:
 def test_runs_stop_in_time_resume_in_parts_and_make_a_page(wanted: CompareSettings, tmp_path: Path) -> None:
     folder, bench = tmp_path / "breast_cancer", tmp_path / "bench"
     assert "0 of 8 runs" in run_bounded(wanted, folder, device="cpu", seconds=0.0, n_parts=3, n_jobs=1)
+    assert gather_finished(wanted, folder).empty
     said = run_bounded(wanted, folder, device="cpu", seconds=math.inf, n_parts=3, n_jobs=1)
     assert "6 of 8 runs" in said
     assert "ssd seed 1: InputError: threshold must be below" in said

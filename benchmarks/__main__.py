@@ -7,9 +7,9 @@ from ruler.core.errors import RulerError
 from ruler.core.registry import Registry
 
 _NAMES = (
-    *("peers", "cuda", "document", "faithfulness", "faithfulness_table", "meta", "frontier", "frontier_tofu"),
-    *("language", "precision", "scaling", "shards", "studies", "audits", "ensemble", "protocol", "embedding"),
-    "tofu_table",
+    *("peers", "comparison", "cuda", "document", "faithfulness", "faithfulness_table", "meta"),
+    *("frontier", "frontier_tofu", "language", "precision", "scaling", "shards", "studies"),
+    *("audits", "ensemble", "protocol", "embedding", "tofu_table"),
 )
 BENCHMARKS = Registry("benchmark", {**{name: name for name in _NAMES}, "kinds": "search"})
 """Name -> the module that holds it."""

@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,8 @@ from ruler.core.text import markdown_table
 _RUN = ["data", "memory", "draw"]
 _KEPT = ("cost", "verdict", "is_clear", "m2_auc", "m4_auc", "norm_auc", "loss_auc", "test_accuracy", "retain_accuracy")
 _DAMAGE = ("damage_skill", "damage_similarity")
+_SUMMED = ["model", "n", "cost", "n_asked", "n_erased", "n_clear", "n_alarms", "n_damaged"]
+_SUMMED += ["loss", "loss_reach", "lost", "lost_reach"]
 COLUMNS = ["model", "cost", "erased, true labels", "erased, planted labels", "no contrast", "residual or displaced"]
 COLUMNS += ["damaged", "loss contrast, true labels", "loss contrast, planted labels", "accuracy lost"]
 
@@ -27,26 +30,41 @@ def keep_rows(folder: Path, path: Path) -> None:
 
 
 def write_page(source: Path, page: Path) -> None:
-    """Put the table into a page, between its marks, and draw the figure beside it."""
-    table = pd.read_csv(source)
-    put_between(page, "frontier", tabulate(table))
-    draw_frontier(table, page.with_suffix(".svg"))
+    """Put figure and table into a page, between the marks with the file's name, and draw the figure beside the page."""
+    put_between(page, source.stem.replace("_", " "), show_measured(source))
+    draw_frontier(pd.read_csv(source), page.with_name(f"{source.stem}.svg"))
+
+
+def show_measured(source: Path) -> list[str]:
+    """The lines of a page that stand for a CSV file, which may not be there yet."""
+    if not source.is_file():
+        return ["Not measured yet."]
+    return [f"![Cost against what is left]({source.stem}.svg)", "", *tabulate(pd.read_csv(source))]
 
 
 def tabulate(table: pd.DataFrame) -> list[str]:
     """One line per model, over all runs; how many are erased for each kind of labels."""
-    parts = {
-        memory: summarize(table[table["memory"] == memory]).set_index("model") for memory in ("true", "planted")
-    }  # one draw has the same records with opposite labels, so a mean over both would hide a contrast
+    models = summarize(table)
+    parts = [
+        summarize(table[table["memory"] == memory]).set_index("model").reindex(models["model"])
+        for memory in ("true", "planted")
+    ]  # one draw has the same records with opposite labels, so a mean over both would hide a contrast
     lines = []
-    for one in summarize(table).to_dict("records"):
-        own = [part.loc[one["model"]] for part in parts.values()]
+    for one in models.to_dict("records"):
+        own = [part.loc[one["model"]].fillna({"n_erased": 0, "n_asked": 0}) for part in parts]
         erased = [f"{part['n_erased']:.0f} of {part['n_asked']:.0f}" for part in own]
         counts = [f"{one[name]} of {one['n']}" for name in ("n_clear", "n_alarms", "n_damaged")]
-        losses = [f"{part['loss']:.3f} ± {part['loss_reach']:.3f}" for part in own]
-        lost = f"{100 * one['lost']:.1f} ± {100 * one['lost_reach']:.1f}"
+        losses = [_show(part["loss"], part["loss_reach"], 3) for part in own]
+        lost = _show(100 * one["lost"], 100 * one["lost_reach"], 1)
         lines.append([f"`{one['model']}`", f"{one['cost']:.2f}", *erased, *counts, *losses, lost])
     return markdown_table(COLUMNS, lines, marks=["---", *["--:"] * (len(COLUMNS) - 1)])
+
+
+def _show(mean: float, reach: float, n_digits: int) -> str:
+    """A mean with its interval, which a single run does not have; empty if there is none."""
+    if math.isnan(mean):
+        return ""
+    return f"{mean:.{n_digits}f}" + ("" if math.isnan(reach) else f" ± {reach:.{n_digits}f}")
 
 
 def summarize(table: pd.DataFrame) -> pd.DataFrame:
@@ -62,7 +80,7 @@ def summarize(table: pd.DataFrame) -> pd.DataFrame:
         ``lost_reach``).
     """
     retrained = table[table["model"] == "retrain"].set_index(_RUN)
-    found = []
+    found: list[dict[str, Any]] = []
     for name, part in table.groupby("model", sort=False):
         known = part.set_index(_RUN)
         beside = retrained.reindex(known.index)
@@ -83,7 +101,7 @@ def summarize(table: pd.DataFrame) -> pd.DataFrame:
                 **{"loss": loss, "loss_reach": loss_reach, "lost": lost, "lost_reach": lost_reach},
             }
         )
-    return pd.DataFrame(found).sort_values("cost", kind="stable", ignore_index=True)
+    return pd.DataFrame(found, columns=_SUMMED).sort_values("cost", kind="stable", ignore_index=True)
 
 
 def average(values: "pd.Series[float]") -> tuple[float, float]:
@@ -119,6 +137,8 @@ def draw_frontier(table: pd.DataFrame, path: Path) -> None:
                 axis.scatter(found["cost"], heights, color=colour, s=14, label=f"{memory} labels")
                 for name, x, y in zip(found["model"], found["cost"], heights, strict=True):
                     axis.annotate(name, (x, y), fontsize=6, xytext=(2, 2), textcoords="offset points")
+        for axis in axes:
+            axis.axvline(1, color="#999999", linewidth=0.6)
         for axis, title in zip(
             axes, ("loss contrast left, distance from 0.5", "erased, where retraining is"), strict=True
         ):

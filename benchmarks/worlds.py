@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from ruler.data import DATASETS, load_faces, load_images, load_tabular
 from ruler.metrics.outputs import losses
 from ruler.models import MODELS
 from ruler.models.tabular_mlp import TabularMLP
+from ruler.neighbors import find_neighbors
 from ruler.training.classifier import train_classifier
 from ruler.training.ensemble import EnsembleMember, train_ensemble
 from ruler.training.settings import TrainingSettings
@@ -62,12 +64,17 @@ class World:
         """Inputs and labels of some rows, on the device."""
         known = self.labels if labels is None else labels
         inputs, classes = torch.from_numpy(self.inputs[rows]), torch.from_numpy(known[rows])
-        return inputs.to(self.device), classes.to(self.device)
+        return inputs.to(self.device, **self._layout), classes.to(self.device)
+
+    @property
+    def _layout(self) -> dict[str, Any]:
+        """How tensor cores want images, and their models."""
+        return {"memory_format": torch.channels_last} if self.inputs.ndim == 4 and self.device != "cpu" else {}
 
     def build(self) -> nn.Module:
         """A model with fresh weights, by torch's stream."""
         model: nn.Module = MODELS[self.architecture](self.inputs.shape[1:], self.n_classes)
-        return model.to(self.device)
+        return model.to(self.device, **self._layout)
 
     def train(
         self,
@@ -140,6 +147,7 @@ class World:
             oracle=[self.gather(one) for one in oracles],
             original=self.gather(original),
             settings=AuditSettings(n_permutations=999),
+            search=partial(find_neighbors, device=self.device),
         )
         models = {"unlearned": unlearned, "oracle": oracles[0], "original": original}
         outputs = {role: self.measure_skill(one) for role, one in models.items()}

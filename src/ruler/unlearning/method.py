@@ -189,7 +189,8 @@ class Method(Generic[S]):
         source: Who proposed it, and whose settings are the defaults.
         grid: Settings that are worth trying, by name: every combination is one choice, to be made on retain records
             alone. Empty where nothing is to be chosen.
-        trains_anew: Whether it trains as the original was trained: comparisons give it the settings of that training.
+        trains_anew: Whether it trains as the original was trained: comparisons give it the settings of that training
+            (short retraining: for fewer epochs, at a larger rate).
 
     Example:
         >>> from dataclasses import replace

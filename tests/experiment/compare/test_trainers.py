@@ -24,7 +24,7 @@ def compared(patients):
     wanted = CompareSettings(
         str(patients),
         target="sick",
-        methods=["r2d", "sisa", "scrub_rewind"],
+        methods=["r2d", "sisa", "scrub_rewind", "short_retraining"],
         seeds=1,
         training={"epochs": 6, "learning_rate": 0.01},
     )
@@ -40,6 +40,20 @@ def test_methods_that_train_anew_take_the_training_of_the_original(compared):
             assert METHODS[name].trains_anew
             assert (settings.epochs, settings.learning_rate) == (training.epochs, training.learning_rate) == (6, 0.01)
             assert settings.optimizer == training.optimizer
+
+
+def test_short_retraining_takes_a_part_of_the_training(compared):
+    training, settings = (choose(compared[2]["short_retraining"]) for choose in (choose_training, choose_unlearning))
+    assert (training.epochs, training.optimizer, settings.schedule) == (6, "adam", "one_cycle")
+    assert (settings.epochs, settings.batch_size) == (1, training.batch_size)
+    assert settings.learning_rate == pytest.approx(0.03)
+    assert METHODS["short_retraining"].trains_anew
+
+
+def test_methods_take_the_precision_of_the_training(patients):
+    wanted = CompareSettings(str(patients), target="sick", methods=["ssd"], training={"precision": "bfloat16"})
+    cells = wanted.list_cells(wanted.load().n_train)
+    assert choose_unlearning(cells[1]).precision == "bfloat16"
 
 
 def test_r2d_starts_from_a_checkpoint_of_the_original_itself(compared):

@@ -36,6 +36,8 @@ from ruler.training.classifier import predict
 from ruler.unlearning.distillation import make_random_teacher
 
 _LAYER = "representation"
+PEER_ROWS = 1000
+"""Most records of each side whose states peers' metrics read: probes fit a matrix of all pairs of them."""
 
 
 class CompareEngine(DiagnosticEngine):
@@ -137,7 +139,7 @@ class CompareEngine(DiagnosticEngine):
         sides = {"forget": partition.forget, "retain": partition.retain, "held_out": self._data.find_control()}
         given: dict[str, Any] = {"device": self._device if self._device != "cpu" else None}
         for side, rows in sides.items():
-            few = draw_rows(rows, AUDITED_ROWS, AUDITED_SEED)
+            few = draw_rows(rows, PEER_ROWS, AUDITED_SEED)
             given[f"{side}_states"] = {_LAYER: outputs.rows[few].cpu().numpy()}
             given[f"{side}_groups"] = None if groups is None else groups[few]
             given[f"{side}_labels"] = None if self._data.labels is None else self._data.labels[few]

@@ -36,7 +36,15 @@ from ruler.training.classifier import predict, train_classifier
 from ruler.training.loop import optimize
 from ruler.training.settings import TrainingSettings
 from ruler.training.steps import cross_entropy
-from ruler.unlearning import METHODS, LanguageSettings, R2dSettings, UnlearningSettings, unlearn
+from ruler.unlearning import (
+    METHODS,
+    LanguageSettings,
+    R2dSettings,
+    ShortRetrainingSettings,
+    UnlearningSettings,
+    unlearn,
+)
+from ruler.unlearning.classifier.short_retraining import shorten_training
 
 RELEARN_EPOCHS = 10
 OTHER_SEED = 10_000  # retraining as a method starts from other weights than any oracle
@@ -57,18 +65,20 @@ def choose_training(cell: Cell) -> TrainingSettings:
 def choose_unlearning(cell: Cell) -> UnlearningSettings:
     """The method's settings: its defaults in batches of the training's size, or as the user says.
 
-    Methods that train anew take the original's training, from weights of another seed than the oracle's. Methods for
-    any model take the optimiser, rate and decay of methods for language models where the model is one.
+    Methods that train anew take the original's training, from weights of another seed than the oracle's, and short
+    retraining a part of it; all take its precision. Methods for any model take the optimiser, rate and decay of methods
+    for language models where the model is one.
     """
     kind: Any = METHODS[cell.method].settings
-    chosen: dict[str, Any] = {"batch_size": cell.batch_size, "loss_bound": LOSS_BOUND}
+    training = choose_training(cell)
+    chosen: dict[str, Any] = {"batch_size": cell.batch_size, "loss_bound": LOSS_BOUND, "precision": training.precision}
     if cell.architecture in _LANGUAGE:
         chosen["records_per_epoch"] = TRAINING[cell.architecture].records_per_epoch
         if not issubclass(kind, LanguageSettings):
             usual = LanguageSettings()
             chosen |= {name: getattr(usual, name) for name in ("learning_rate", "weight_decay", "optimizer")}
     if METHODS[cell.method].trains_anew:
-        training = choose_training(cell)
+        training = shorten_training(training) if issubclass(kind, ShortRetrainingSettings) else training
         chosen = {entry.name: getattr(training, entry.name) for entry in fields(TrainingSettings) if entry.init}
         chosen["seed"] = OTHER_SEED + cell.seed
     settings: UnlearningSettings = kind(**chosen | (json.loads(cell.options) if cell.options else {}))

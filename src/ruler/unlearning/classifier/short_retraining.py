@@ -18,6 +18,7 @@ import numpy as np
 
 from ruler.core.errors import InputError
 from ruler.core.types import FloatArray
+from ruler.training.settings import TrainingSettings
 from ruler.unlearning.method import Method, Module, Plan, Records, Source, UnlearningSettings, follow, fraction
 
 if TYPE_CHECKING:
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
 
 _SEEN = 2.6
 """Standard errors from 1/2 at which an AUC counts as seen in the original, about 1% on both sides together."""
+
+_SHARE = 0.15  # of the original's epochs: with what starting takes, below a fifth of its cost
+_FASTER = {"sgd": 2.0}  # times the original's rate; other optimisers, which scale their steps, bear more
+_FASTEST = 3.0
 
 
 @dataclass(frozen=True)
@@ -92,6 +97,18 @@ def edit(student: Module, records: Records, settings: ShortRetrainingSettings) -
         if max((after[name].value - 0.5) / (one.value - 0.5) for name, one in before.items()) <= settings.most_left:
             return
     student.load_state_dict(fresh)
+
+
+def shorten_training(training: TrainingSettings) -> TrainingSettings:
+    """The schedule of a short retraining: 15% of an original's epochs, one cycle of 3 times its rate (SGD: twice).
+
+    Example:
+        >>> short = shorten_training(TrainingSettings(epochs=20, learning_rate=0.05, optimizer="sgd"))
+        >>> short.epochs, short.learning_rate, short.schedule
+        (3, 0.1, 'one_cycle')
+    """
+    rate = _FASTER.get(training.optimizer, _FASTEST) * training.learning_rate
+    return replace(training, epochs=max(1, round(_SHARE * training.epochs)), learning_rate=rate, schedule="one_cycle")
 
 
 Scores = Mapping[str, tuple[FloatArray, FloatArray]]
@@ -170,4 +187,5 @@ SHORT_RETRAINING = Method(
     formula="CE(retain) in a short schedule, from fresh weights or the first checkpoint that forgets",
     source="ours",
     grid={"learning_rate": (3e-3, 0.01, 0.03), "epochs": (5, 10)},
+    trains_anew=True,
 )

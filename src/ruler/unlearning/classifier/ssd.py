@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from ruler.core.errors import InputError
 from ruler.unlearning.method import Method, Module, Pair, Records, Tensor, UnlearningSettings, positive
 
-_GRADIENTS_AT_ONCE = 1 << 26  # numbers: as many records per pass as these allow
+_GRADIENTS_AT_ONCE = {"cpu": 1 << 26, "cuda": 1 << 30}  # numbers: as many records per pass as these allow
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,8 @@ def sum_gradients(
         return loss(getattr(output, "logits", output), label[None])
 
     sums = {name: torch.zeros_like(value) for name, value in named.items()}
-    n_at_once = max(1, _GRADIENTS_AT_ONCE // max(1, sum(value.numel() for value in named.values())))
+    most = _GRADIENTS_AT_ONCE.get(pair[0].device.type, _GRADIENTS_AT_ONCE["cpu"])
+    n_at_once = max(1, most // max(1, sum(value.numel() for value in named.values())))
     by_record = vmap(grad(measure), in_dims=(None, 0, 0))
     with eval_mode(model), sdpa_kernel(SDPBackend.MATH):  # fused attention takes one record at a time only
         for inputs, labels in zip(*(torch.split(part, n_at_once) for part in pair), strict=True):

@@ -34,7 +34,8 @@ def build_encoder(*, is_small: bool) -> nn.Module:
     """BERT's base shape with a head of two classes; small ones are for trying this file."""
     from transformers import BertConfig, BertForSequenceClassification
 
-    small: dict[str, Any] = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+    small: dict[str, Any] = {"hidden_size": 32, "num_hidden_layers": 2, "intermediate_size": 64}
+    small["num_attention_heads"] = 2
     torch.manual_seed(0)
     build: Any = BertForSequenceClassification
     config: Any = BertConfig

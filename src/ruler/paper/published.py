@@ -8,6 +8,7 @@ that the paper says it could not compute, and an empty cell no number at all.
 import csv
 import math
 import re
+from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -80,11 +81,7 @@ def load_table(table: int | str) -> "pd.DataFrame":
     """
     if str(table) not in TABLES:
         raise InputError(f"table must be 1 to 14 or 'text'; got {table!r}. Tables 7 and 8 are one study.")
-    pandas = load_optional("pandas", "reading the published tables")
-    rows = read_rows("text.csv" if table == "text" else f"table_{int(table):02d}.csv")
-    records = [record for row in rows for record in _melt(str(table), row)]
-    frame: pd.DataFrame = pandas.DataFrame.from_records(records, columns=COLUMNS)
-    return frame
+    return _read_table(str(table)).copy()
 
 
 def published_numbers() -> "pd.DataFrame":
@@ -104,6 +101,15 @@ def read_rows(name: str) -> list[dict[str, str]]:
     """The rows of a file of ``published_tables/``."""
     with files("ruler.paper").joinpath("published_tables", name).open(encoding="utf-8") as stream:
         return list(csv.DictReader(stream))
+
+
+@cache
+def _read_table(table: str) -> "pd.DataFrame":
+    pandas = load_optional("pandas", "reading the published tables")
+    rows = read_rows("text.csv" if table == "text" else f"table_{int(table):02d}.csv")
+    records = [record for row in rows for record in _melt(table, row)]
+    frame: pd.DataFrame = pandas.DataFrame.from_records(records, columns=COLUMNS)
+    return frame
 
 
 def _melt(table: str, row: dict[str, str]) -> list[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ruler.core.errors import InputError
@@ -113,6 +113,8 @@ def check_results(results: "pd.DataFrame") -> "pd.DataFrame":
             checked[column] = checked[column].fillna(default)
     numbers = [column for column in (*REQUIRED, *DEFAULTS) if column not in _TEXT]
     checked[numbers] = checked[numbers].astype(float)
+    texts = checked.columns.difference(numbers, sort=False)
+    checked[texts] = checked[texts].astype(object)  # rows are picked out far faster than of pandas' own strings
     keys = [column for column in CELL if column not in _TEXT]
     checked[keys] = checked[keys].round(_DECIMALS)
     n_repeats = int(checked.duplicated(list(CELL)).sum())
@@ -186,7 +188,8 @@ def gather_conditions(results: "pd.DataFrame", study: str) -> "pd.DataFrame":
         summary = groups[f"{name}_p_value"].agg(["median", "min", "max"])
         found = found.join(summary.add_prefix(f"{name}_p_value_"))
     for name in ("verdict", *(f"{name}_verdict" for name in CONTRASTS)):
-        found[name] = groups[name].agg(count_values) if len(rows) else []
+        words = rows[name].to_numpy(dtype=object)  # a Series per group would take far longer
+        found[name] = [count_values(words[groups.indices[place]]) for place in found.index]
     originals = (found["retain_accuracy"].get((*place[:-1], "original"), math.nan) for place in found.index)
     found["is_broken"] = found["retain_accuracy"].to_numpy() < [accuracy / 2 for accuracy in originals]
     ordered = sorted(found.index, key=lambda place: rank_condition(dict(zip(CONDITION, place, strict=True))))
@@ -199,7 +202,7 @@ def rank_condition(keys: dict[str, Any]) -> list[Any]:
     return [(value != "original", rank_of(name, value)) for name, value in keys.items()]
 
 
-def count_values(values: "pd.Series[Any]") -> str:
+def count_values(values: Iterable[Any]) -> str:
     """How often each value occurs, most frequent first; empty where none does.
 
     Example:

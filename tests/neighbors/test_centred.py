@@ -58,8 +58,11 @@ def test_all_kinds_of_rows_get_the_exact_answer(kind, dtype, random, monkeypatch
 
 
 @pytest.mark.parametrize("kind", ["clustered", "low_rank", "rounded", "embeddings"])
-def test_the_pilot_may_choose_it(kind, random):
-    rows = make_rows(kind, random, 9000)
+def test_the_pilot_may_choose_it(kind, random, monkeypatch):
+    for module in (first_pass, cpu):
+        monkeypatch.setattr(module, "TILE_ROWS", 256)
+    monkeypatch.setattr(cpu, "FEWEST_CENTRED_ROWS", 2000)
+    rows = make_rows(kind, random, 2250)
     assert_same(find_neighbors(rows, rows, exclude_self=True), EXACT.search(Request(rows, rows, 1, True)))
     ours, theirs = search_both(rows[:100], rows[100:], k=2)
     assert_same(ours, EXACT.search(Request(rows[:100], rows[100:], 2)))

@@ -78,6 +78,11 @@ def bert_folder(tmp_path: Path, tiny_config) -> Path:
     return tmp_path / "bert"
 
 
+def pytest_collection_finish() -> None:
+    """What is loaded stays: `gc.collect`, which some libraries call, need not look through it every time."""
+    gc.freeze()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     marked = [item for item in items if item.get_closest_marker("gpu")]
     if not marked:

@@ -5,6 +5,7 @@ own that may take 500 MB more than it starts with, and prints one JSON object pe
 """
 
 import contextlib
+import gc
 import gzip
 import io
 import json
@@ -562,6 +563,7 @@ def main(root: Path) -> None:
     make_app()
     (root / "a.csv").write_text("a,b\n1,2\n")
     read_table(root / "a.csv")
+    gc.freeze()  # or each child would copy what the collector of its own looks through
     for name, write in REPRODUCERS.items():
         folder = root / name
         folder.mkdir()

@@ -5,6 +5,7 @@ import math
 import random as stdlib_random
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -35,9 +36,14 @@ def grouped():
     return make_audit(groups=[f"person {row // 3}" for row in range(60)])
 
 
+@pytest.fixture(scope="module")
+def saved(report, keys, tmp_path_factory):
+    return report.save(tmp_path_factory.mktemp("saved") / "report", sign_with=keys[0], also=["sarif", "junit"])
+
+
 @pytest.fixture
-def folder(report, keys, tmp_path):
-    return report.save(tmp_path / "report", sign_with=keys[0], also=["sarif", "junit"])
+def folder(saved, tmp_path):
+    return Path(shutil.copytree(saved, tmp_path / "report"))
 
 
 def faults(folder, key=None):

@@ -162,7 +162,7 @@ def main() -> None:
         save_numbers(path, {"machine": describe_pairs(recorded), "precision": compare_pairs(recorded)})
         return
     given = {name: tuple(v) if isinstance(v, list) else v for name, v in options.items() if v is not None}
-    settings = replace(DEFAULTS[device], **_widen(given))
+    settings = replace(DEFAULTS[device], **widen(given))
     rows: dict[tuple[str, ...], PrecisionRow] = {}
     for row in compare_precisions(settings, on_job=lambda line: print(line, flush=True)):
         name = row.dataset, row.architecture, row.method
@@ -171,7 +171,7 @@ def main() -> None:
         print(f"{' '.join(name)}, {row.n_seeds} seeds: {row.conclusion}", flush=True)
 
 
-def _widen(given: dict[str, Any]) -> dict[str, Any]:
+def widen(given: dict[str, Any]) -> dict[str, Any]:
     """Datasets that are named without architectures take all that are made for them."""
     if "datasets" not in given or "architectures" in given:
         return given

@@ -144,5 +144,5 @@ def test_a_run_that_is_cut_short_has_the_seeds_that_it_got_to(monkeypatch: pytes
 
 
 def test_datasets_named_alone_take_all_their_models() -> None:
-    assert precision._widen({"datasets": ("cifar10",)})["architectures"] == ("small_cnn", "resnet18")
-    assert precision._widen({"n_seeds": 2}) == {"n_seeds": 2}
+    assert precision.widen({"datasets": ("cifar10",)})["architectures"] == ("small_cnn", "resnet18")
+    assert precision.widen({"n_seeds": 2}) == {"n_seeds": 2}

@@ -300,7 +300,7 @@ def test_left_padding_does_not_count(token_lists):
 
 
 def test_logits_of_all_tokens_never_lie_side_by_side(padded, monkeypatch):
-    monkeypatch.setattr("ruler.embeddings.losses._MOST_LOGITS", 150)
+    monkeypatch.setattr("ruler.embeddings.losses.MOST_LOGITS", 150)
     model = build("GPT2LMHeadModel", "GPT2Config", **GPT).double()
     expected = embed(model, {**padded, "labels": padded["input_ids"]}).losses
     sizes, n_runs = [], []

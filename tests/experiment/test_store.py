@@ -3,6 +3,7 @@
 import math
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -58,10 +59,15 @@ def test_columns_are_the_documented_ones(path: Path) -> None:
     ]
 
 
+def list_columns(path: Path) -> list[str]:
+    with closing(sqlite3.connect(path)) as connection:
+        return [row[1] for row in connection.execute("PRAGMA table_info(results)")]
+
+
 @pytest.mark.parametrize("first_absent", ["architecture", "norm_verdict"])
 def test_a_file_from_before_some_columns_gets_them_and_keeps_its_rows(path: Path, first_absent: str) -> None:
-    with ResultStore(path) as store:
-        columns = [row[1] for row in store._connection.execute("PRAGMA table_info(results)")]
+    ResultStore(path).close()
+    columns = list_columns(path)
     old = columns[: columns.index(first_absent)]
     path.unlink()
     with sqlite3.connect(path) as connection:
@@ -153,9 +159,10 @@ def test_a_study_is_held_in_one_variant(path: Path) -> None:
 def test_rows_of_an_older_pipeline_are_left_out(path: Path) -> None:
     with ResultStore(path) as store:
         add(store, CELL)
-        names = [row[1] for row in store._connection.execute("PRAGMA table_info(results)")]
-        rest = ", ".join(f'"{name}"' for name in names[2:])
-        store._connection.execute(f"INSERT INTO results SELECT 'older', version - 1, {rest} FROM results")
+    rest = ", ".join(f'"{name}"' for name in list_columns(path)[2:])
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(f"INSERT INTO results SELECT 'older', version - 1, {rest} FROM results")
+        assert connection.execute("SELECT count(*) FROM results").fetchone() == (2,)
     assert len(load_results(path)) == 1
 
 
@@ -175,12 +182,14 @@ def test_rows_of_an_older_version_do_not_decide_the_variant(path: Path) -> None:
         add(store, images)
         with pytest.raises(InputError, match="study images in one variant"):
             store.check_variant([replace(images, precision="bfloat16")])
-        names = [row[1] for row in store._connection.execute("PRAGMA table_info(results)")]
     older = path.with_name("older.sqlite")
+    ResultStore(older).close()
+    with closing(sqlite3.connect(older)) as connection, connection:
+        connection.execute("ATTACH ? AS newer", (str(path),))
+        rest = ", ".join(f'"{name}"' for name in list_columns(older)[2:])
+        connection.execute(f"INSERT INTO results SELECT 'older', version - 1, {rest} FROM newer.results")
     with ResultStore(older) as store:
-        rest = ", ".join(f'"{name}"' for name in names[2:])
-        store._connection.execute("ATTACH ? AS newer", (str(path),))
-        store._connection.execute(f"INSERT INTO results SELECT 'older', version - 1, {rest} FROM newer.results")
+        assert store.list_finished() == {"older"}
         store.check_variant([replace(images, precision="bfloat16")])
 
 

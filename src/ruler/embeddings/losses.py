@@ -22,7 +22,7 @@ MULTI_LABEL = "mean binary cross-entropy over labels"
 SQUARED_ERROR = "squared error"
 TOKENS = "mean negative log-likelihood per token"
 
-_MOST_LOGITS = 1 << 23  # at once, in float64
+MOST_LOGITS = 1 << 23  # at once, in float64
 
 
 class LossUnknownError(Exception):
@@ -175,7 +175,7 @@ class LossMeter:
             exact = (logits.cpu() if logits.device.type == "mps" else logits).double()
             right = exact.gather(1, targets[chosen].to(exact.device)[:, None])[:, 0]
             losses.append((exact.logsumexp(dim=1) - right).cpu().numpy())
-            done, size = done + size, max(1, _MOST_LOGITS // logits.shape[1])
+            done, size = done + size, max(1, MOST_LOGITS // logits.shape[1])
         total = np.bincount(rows.cpu().numpy(), weights=np.concatenate(losses), minlength=len(n_of))
         means: FloatArray = total / n_of
         self._n_tokens.append(n_of)

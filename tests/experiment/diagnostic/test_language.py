@@ -25,15 +25,20 @@ def trainer(tmp_path: Path) -> LanguageTrainer:
     return make_trainer(tmp_path, "cpu")
 
 
+def make_tokens() -> np.ndarray:
+    tokens = np.random.default_rng(0).integers(5, SIZE, size=(40, 12))
+    tokens[:, 0], tokens[:, 9], tokens[:, 10:] = CLS, SEP, PAD
+    tokens[30:, 5], tokens[30:, 6:] = SEP, PAD  # shorter ones
+    return tokens
+
+
 def make_trainer(folder: Path, device: str) -> LanguageTrainer:
     transformers = pytest.importorskip("transformers")
     config = transformers.BertConfig(
         vocab_size=SIZE, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32
     )
     transformers.BertModel(config).save_pretrained(folder / "bert")
-    tokens = np.random.default_rng(0).integers(5, SIZE, size=(40, 12))
-    tokens[:, 0], tokens[:, 9], tokens[:, 10:] = CLS, SEP, PAD
-    tokens[30:, 5], tokens[30:, 6:] = SEP, PAD  # shorter ones
+    tokens = make_tokens()
     vocabulary = Vocabulary(mask_id=MASK, pad_id=PAD, special_ids=(PAD, CLS, SEP, MASK), size=SIZE)
     language = Language(folder / "bert", "tiny", vocabulary, tokens[:20])
     data = DiagnosticData(tokens, None, None, 30, SIZE, language=language)
@@ -43,8 +48,9 @@ def make_trainer(folder: Path, device: str) -> LanguageTrainer:
 def test_a_outputs_is_what_the_plain_model_says(trainer: LanguageTrainer) -> None:
     model = trainer.train(CELL, np.arange(30), seed=0)
     outputs = trainer.read(model)
-    tokens = trainer._distinct[trainer._place]
-    is_asked = trainer.is_asked[trainer._place]
+    tokens = torch.from_numpy(make_tokens())
+    _, place = DiagnosticData(make_tokens(), None, None, 30, SIZE).distinct
+    is_asked = trainer.is_asked[torch.from_numpy(place)]
     attention = (tokens != PAD).long()
     with torch.inference_mode():
         rows = model.bert(input_ids=tokens, attention_mask=attention).last_hidden_state[:, 0]

@@ -15,8 +15,8 @@ DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 @pytest.mark.parametrize("kind", sorted(KINDS))
 @pytest.mark.parametrize(("k", "exclude_self"), [(1, True), (3, True), (2, False)])
 def test_answer_is_that_of_the_cpu_engines(device, kind, k, exclude_self, random, monkeypatch):
-    monkeypatch.setattr(scan, "LARGEST_BLOCK", 1024)
-    rows = KINDS[kind](random, 1300, 11)
+    monkeypatch.setattr(scan, "LARGEST_BLOCK", 512)
+    rows = KINDS[kind](random, 650, 11)
     expected = find_neighbors(rows, rows, k=k, exclude_self=exclude_self)
     for base in (rows, rows.copy()):
         found = CudaEngine().search(Request(rows, base, k=k, exclude_self=exclude_self, device=device))

@@ -105,7 +105,7 @@ def test_a_gpu_scores_what_a_cpu_scores_of_the_same_answers() -> None:
 
     own = records()
     there = make_records(own.parts, 0.1, 999, device="cuda")
-    on_cpu, on_gpu = measure_models([replay], own), measure_models([replay], there)[0]
+    (on_cpu,), (on_gpu,) = measure_models([replay], own), measure_models([replay], there)
     assert on_gpu.alone == on_cpu.alone
     assert np.array_equal(on_gpu.compared.cpu().numpy(), on_cpu.compared.numpy())
 

@@ -163,7 +163,7 @@ CASES: dict[str, tuple[Callable[[], nn.Module], Callable[[], Any], TrainingSetti
 }
 
 
-# first of all: a capture that fails, as later ones do, leaves memory that the device never gets back
+# first of all: a capture that fails, as some do in later tests, may keep its memory
 def test_graphs_of_one_training_share_their_memory_and_give_it_back():
     torch.cuda.empty_cache()
     before = torch.cuda.memory_reserved()

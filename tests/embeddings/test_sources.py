@@ -172,6 +172,19 @@ def test_encoders_read_texts_by_length_and_return_them_in_order(texts, labels, a
         np.testing.assert_allclose(found.losses, right, rtol=1e-5)
 
 
+def test_models_that_see_padding_are_given_all_of_it(texts):
+    torch.manual_seed(0)
+    model, whole = CountingEncoder(), pad_texts(texts)
+    mix = torch.nn.Conv1d(16, 16, 3, padding=1)
+    layer = model.bert.encoder.layer[0]
+    own = layer.forward
+    layer.forward = lambda states, *args, **named: own(mix(states.transpose(1, 2)).transpose(1, 2), *args, **named)
+    expected = embed(model, whole, batch_size=6).values
+    model.shapes.clear()
+    assert_close(embed(model, whole, batch_size=2).values, expected)
+    assert model.shapes[-3:] == [(2, 12)] * 3
+
+
 def test_texts_padded_on_the_left_are_read_whole(texts):
     torch.manual_seed(0)
     model, whole = CountingEncoder(), {name: value.flip(1) for name, value in pad_texts(texts).items()}

@@ -127,9 +127,10 @@ def embed(
         pooling: Of language models that write: "completion", the mean over the positions that predict a token which
             the labels count (the default where there are such labels, as `encode_prompts` makes them); "last", the last
             token that is no padding; "span", as "completion" but only tokens with a 1 under the key ``span_mask``.
-        batch_size: Records per forward pass; a DataLoader keeps its own. Records of tokens for a Hugging Face model are
-            read in batches of similar length, at most 32,768 tokens each. None takes as many as fit into half of a
-            GPU's free memory, at most 4096: that may change the last bits from machine to machine.
+        batch_size: Records per forward pass; a DataLoader keeps its own. Records of tokens for a Hugging Face model
+            that does not see padding are read in batches of similar length, at most 32,768 tokens each. None takes as
+            many as fit into half of a GPU's free memory, at most 4096: that may change the last bits from machine to
+            machine.
         device: Where to run, e.g. ``"cuda"``; by default where the model is.
         progress: Show a progress bar, if standard error is a terminal.
 
@@ -193,12 +194,17 @@ def read_model(
     with undisturbed(module, device) as run_device:
         reader = forward.plan_reader(module, layer, pooling)
         n_at_once = n_asked if n_most is None or reader.is_writer else min(n_asked, n_most)
-        source, stream, first = _open_repeatable(data, reader, n_at_once)
+        by_length = reader.signature.only_named
+        source, stream, first = _open_repeatable(data, reader, n_at_once, by_length)
         start = first.placed(run_device, reader.input_dtype)
         reader = reader.settle(start)
         passed = forward.read_stably(reader, start)
-        if batch_size is None and run_device.type == "cuda" and n_most is None and source.is_rereadable:
-            source, stream, first = _open_repeatable(data, reader, count_fitting(reader, start))
+        probe = [one.placed(run_device, reader.input_dtype) for one in source.probe or ()]
+        sees_padding = bool(probe) and not forward.ignores_padding(reader, *probe)
+        grows = batch_size is None and run_device.type == "cuda" and n_most is None and source.is_rereadable
+        if sees_padding or grows:
+            n_at_once = count_fitting(reader, start) if grows else n_at_once
+            source, stream, first = _open_repeatable(data, reader, n_at_once, by_length and not sees_padding)
             start = first.placed(run_device, reader.input_dtype)
             passed = reader.read(start)
         words, meter = passed.pooling, LossMeter(reader)
@@ -229,12 +235,12 @@ def read_model(
 
 
 def _open_repeatable(
-    data: ModelInput, reader: "LayerReader", n_at_once: int
+    data: ModelInput, reader: "LayerReader", n_at_once: int, by_length: bool
 ) -> "tuple[Source, Iterator[Batch], Batch]":
     """Data as a source, its batches after the first, and the first, which is the same when read again."""
     from ruler.embeddings.sources import check_repeatable, open_source
 
-    source = open_source(data, reader.signature, n_at_once, by_length=reader.signature.only_named)
+    source = open_source(data, reader.signature, n_at_once, by_length=by_length)
     stream = source.read()
     first = next(stream, None)
     if first is None:

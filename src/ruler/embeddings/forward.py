@@ -26,6 +26,7 @@ from ruler.embeddings.heads import (
 from ruler.embeddings.inputs import IGNORED_TOKEN, ForwardSignature, read_signature
 from ruler.embeddings.running import hooked, main_tensor
 
+_ROUNDED_EPS, _MOST_ROUNDED = 256, 0.05  # of rows read at another width; the second for half precision
 _TOLERATED_EPS = 16  # sums on an accelerator may change their order from run to run
 _DOES_NOT_FIT = re.compile(
     r"shapes cannot be multiplied|size of tensor a|expected input|size mismatch|Expected \dD|index out of range|"
@@ -307,3 +308,10 @@ def read_stably(reader: LayerReader, first: Batch) -> Pass:
                 "Turn off dropout or noise that runs in eval mode."
             )
     return once
+
+
+def ignores_padding(reader: LayerReader, cut: Batch, whole: Batch) -> bool:
+    """Whether records are read alike, up to rounding, with and without padding: a convolution over tokens sees it."""
+    narrow, wide = reader.read(cut).fetch(), reader.read(whole).fetch()
+    allowed = min(_ROUNDED_EPS * torch.finfo(reader.input_dtype or torch.float32).eps, _MOST_ROUNDED)
+    return all(np.abs(rows - wide[label]).max() <= allowed * (1 + np.abs(rows).max()) for label, rows in narrow.items())

@@ -26,6 +26,8 @@ from ruler.embeddings.inputs import (
 MOST_TOKENS = 1 << 15
 """Tokens per batch by length, padding included."""
 
+_N_PROBED = 4
+
 
 @dataclass(frozen=True, eq=False)
 class Source:
@@ -37,6 +39,8 @@ class Source:
         n_batches: Likewise.
         beside: What is known without reading; the same inside the batches wins.
         is_rereadable: False where reading uses the data up.
+        probe: A few records as they are read and with all their padding, where padding is cut off that a model might
+            see.
     """
 
     read: Callable[[], Iterator[Batch]]
@@ -44,6 +48,7 @@ class Source:
     n_batches: int | None
     beside: Beside = field(default_factory=dict)
     is_rereadable: bool = True
+    probe: tuple[Batch, Batch] | None = None
 
 
 def open_source(data: Any, signature: ForwardSignature, batch_size: int, *, by_length: bool = False) -> Source:
@@ -159,24 +164,26 @@ def _open_by_length(whole: Batch, batch_size: int, beside: Beside) -> Source:
     is_apart = of_tokens and labels is not None and labels.shape != tokens.shape  # a decoder's own tokens
     blocks = _plan_by_length(np.maximum(lengths, n_labels), batch_size)
 
-    def read() -> Iterator[Batch]:
-        for rows in blocks:
-            index = torch.from_numpy(rows)
-            longest = int(lengths[rows].max()) if is_apart else int(np.maximum(lengths, n_labels)[rows].max())
-            n_kept = max(1, int(n_labels[rows].max()) if is_apart else longest)
-            labelled = None if labels is None else labels[rows] if isinstance(labels, np.ndarray) else labels[index]
-            yield Batch(
-                {
-                    key: value[index][:, : max(1, longest)] if value.shape[1:2] == tokens.shape[1:2] else value[index]
-                    for key, value in whole.columns.items()
-                },
-                labelled[:, :n_kept] if of_tokens and labelled is not None else labelled,
-                {},
-                None if marks is None else marks[index][:, :n_kept],
-                rows,
-            )
+    def cut(rows: IndexArray, of: IndexArray) -> Batch:
+        """Some records, as wide as the longest ``of`` others."""
+        index = torch.from_numpy(rows)
+        longest = int(lengths[of].max()) if is_apart else int(np.maximum(lengths, n_labels)[of].max())
+        n_kept = max(1, int(n_labels[of].max()) if is_apart else longest)
+        labelled = None if labels is None else labels[rows] if isinstance(labels, np.ndarray) else labels[index]
+        return Batch(
+            {
+                key: value[index][:, : max(1, longest)] if value.shape[1:2] == tokens.shape[1:2] else value[index]
+                for key, value in whole.columns.items()
+            },
+            labelled[:, :n_kept] if of_tokens and labelled is not None else labelled,
+            {},
+            None if marks is None else marks[index][:, :n_kept],
+            rows,
+        )
 
-    return Source(read, len(tokens), len(blocks), beside)
+    some = blocks[-1][:_N_PROBED]
+    probe = None if of_tokens else (cut(some, some), cut(some, blocks[0]))
+    return Source(lambda: (cut(rows, rows) for rows in blocks), len(tokens), len(blocks), beside, probe=probe)
 
 
 def _last_of(marked: Tensor) -> IndexArray:

@@ -35,7 +35,7 @@ _SHOWN = {
     "m2_effect": ("M2", ".3f"),
     "m4_effect": ("M4", ".3f"),
     "uds": ("UDS", ".3f"),
-    "truth_ratio": ("truth ratio", ".3f"),
+    "truth_ratio": ("truth ratio", ".3g"),
     "extraction_strength": ("extraction", ".3f"),
     "min_k": ("Min-K", ".2f"),
     "logit_lens": ("logit lens", ".2f"),

@@ -1,5 +1,6 @@
 import math
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -30,6 +31,13 @@ def test_a_lucky_small_variance_proves_nothing():
 def test_identical_scores_are_equivalent_and_separate_ones_are_not():
     assert equivalence_p_value(measure_effect(np.ones(9), np.ones(9)), 0.1) == 0.0
     assert equivalence_p_value(measure_effect(np.ones(9), np.zeros(9)), 0.1) > 0.9
+
+
+def test_two_people_cannot_show_equivalence_wherever_they_lie():
+    others = set(range(42))
+    found = (measure_effect(pair, sorted(others - set(pair))) for pair in combinations(range(42), 2))
+    assert min(equivalence_p_value(effect, 0.1) for effect in found) > 0.3
+    assert equivalence_p_value(measure_effect([499.5, 499.5], range(1000)), 0.1) > 0.3
 
 
 def test_without_a_standard_error_there_is_no_answer():

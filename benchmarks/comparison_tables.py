@@ -53,7 +53,7 @@ def write_page(bench: Path, page: Path) -> None:
 
 def show_measured(known: Mapping[str, pd.DataFrame]) -> dict[str, list[str]]:
     """Mark on the page -> the lines behind it."""
-    figure = [f"![Cost against what is left, with retraining at 1]({FIGURE})"] if known else [_NOTHING]
+    figure = [f"![Cost against what is left]({FIGURE})"] if known else [_NOTHING]
     tables = {mark: describe({name: known[name] for name in names if name in known}) for mark, names in TABLES.items()}
     return {"figure": figure, **tables}
 
@@ -105,7 +105,7 @@ def _show(table: pd.DataFrame, title: str) -> list[str]:
 
 
 def draw_costs(known: Mapping[str, pd.DataFrame], path: Path) -> None:
-    """Cost against what is left in each comparison, retraining at cost 1 and at a level of its own."""
+    """Cost against what is left in each comparison, with lines at the oracle's cost and at what retraining leaves."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -120,13 +120,12 @@ def draw_costs(known: Mapping[str, pd.DataFrame], path: Path) -> None:
             found = summarize(table)
             drawn = found[(found["method"] != "original") & np.isfinite(found["left"])]
             is_exact = drawn["method"] == "retrain"
-            cost = drawn["cost"].where(~is_exact, 1.0)
             axis.axvline(1, color="#999999", linewidth=0.6)
             axis.axhline(drawn.loc[is_exact, "left"].mean(), color="#999999", linewidth=0.6, linestyle="--")
-            axis.scatter(cost, drawn["left"], c=np.where(is_exact, "#D55E00", "#0072B2"), s=14)
-            for title, x, y in zip(drawn.index, cost, drawn["left"], strict=True):
+            axis.scatter(drawn["cost"], drawn["left"], c=np.where(is_exact, "#D55E00", "#0072B2"), s=14)
+            for title, x, y in zip(drawn.index, drawn["cost"], drawn["left"], strict=True):
                 axis.annotate(title, (x, y), fontsize=6, xytext=(2, 2), textcoords="offset points")
-            axis.set(xscale="log", xlabel="cost, retraining = 1", ylabel="left", title=TITLES[name])
+            axis.set(xscale="log", xlabel="cost, training the oracle = 1", ylabel="left", title=TITLES[name])
         with writing_atomically(path) as stream:
             figure.savefig(stream, format="svg", metadata={"Date": None})
         plt.close(figure)

@@ -18,6 +18,8 @@ _KEPT = ("cost", "verdict", "is_clear", "m2_auc", "m4_auc", "norm_auc", "loss_au
 _DAMAGE = ("damage_skill", "damage_similarity")
 _SUMMED = ["model", "n", "cost", "n_asked", "n_erased", "n_clear", "n_alarms", "n_damaged"]
 _SUMMED += ["loss", "loss_reach", "lost", "lost_reach"]
+_GOAL = 0.8
+"""Share of the runs in which retraining is erased that a model is to be erased in."""
 COLUMNS = ["model", "cost", "erased, true labels", "erased, planted labels", "no contrast", "residual or displaced"]
 COLUMNS += ["damaged", "loss contrast, true labels", "loss contrast, planted labels", "accuracy lost"]
 
@@ -120,7 +122,7 @@ def average(values: "pd.Series[float]") -> tuple[float, float]:
 
 
 def draw_frontier(table: pd.DataFrame, path: Path) -> None:
-    """Cost against what is left of the loss contrast, and against the share that is erased."""
+    """Cost against the loss contrast that is left and the accuracy lost; filled where often enough erased."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -131,17 +133,15 @@ def draw_frontier(table: pd.DataFrame, path: Path) -> None:
         for memory, colour in (("true", "#0072B2"), ("planted", "#D55E00")):
             found = summarize(table[table["memory"] == memory])
             found = found[found["model"] != "original"]
-            left = (found["loss"] - 0.5).abs()
-            share = found["n_erased"] / found["n_asked"].replace(0, np.nan)
-            for axis, heights in zip(axes, (left, share), strict=True):
-                axis.scatter(found["cost"], heights, color=colour, s=14, label=f"{memory} labels")
+            is_erased = found["n_erased"] >= _GOAL * found["n_asked"].replace(0, np.nan)
+            colours = np.where(is_erased, colour, "none")
+            for axis, heights in zip(axes, ((found["loss"] - 0.5).abs(), 100 * found["lost"]), strict=True):
+                axis.scatter(found["cost"], heights, c=colours, edgecolors=colour, s=14)
                 for name, x, y in zip(found["model"], found["cost"], heights, strict=True):
                     axis.annotate(name, (x, y), fontsize=6, xytext=(2, 2), textcoords="offset points")
-        for axis in axes:
+            axes[0].scatter([], [], color=colour, s=14, label=f"{memory} labels")
+        for axis, title in zip(axes, ("loss contrast left, distance from 0.5", "points of accuracy lost"), strict=True):
             axis.axvline(1, color="#999999", linewidth=0.6)
-        for axis, title in zip(
-            axes, ("loss contrast left, distance from 0.5", "erased, where retraining is"), strict=True
-        ):
             axis.set(xscale="log", xlabel="cost, retraining = 1", ylabel=title)
         axes[0].legend()
         with writing_atomically(path) as stream:

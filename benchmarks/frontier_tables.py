@@ -77,7 +77,7 @@ def summarize(table: pd.DataFrame) -> pd.DataFrame:
 
     Returns:
         ``model``, ``n`` runs, ``cost`` (median), ``n_asked`` runs in which retraining is erased, ``n_erased`` of them;
-        ``n_clear``, of all runs those without a contrast outside the margin; ``n_alarms``, ``n_damaged``; mean and half
+        ``n_clear``, of all runs those whose contrasts are all cleared; ``n_alarms``, ``n_damaged``; mean and half
         width of the 95% interval of the loss contrast (``loss``, ``loss_reach``) and of the accuracy lost (``lost``,
         ``lost_reach``).
     """

@@ -120,17 +120,16 @@ def test_augmented_data_is_refused(model, rows):
             embed(model, data)
 
 
-class CountingEncoder(transformers.BertForSequenceClassification):
-    """An encoder that keeps the shape of all tokens it is fed."""
-
-    def __init__(self):
-        sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
-        super().__init__(transformers.BertConfig(vocab_size=50, **sizes))
-        self.shapes = []
-
-    def forward(self, input_ids=None, attention_mask=None):
-        self.shapes.append(tuple(input_ids.shape))
-        return super().forward(input_ids=input_ids, attention_mask=attention_mask)
+def count_shapes(kind="Bert", **sizes):
+    """A small encoder of transformers, and the shapes of all tokens that it is fed."""
+    torch.manual_seed(0)
+    small = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    config = getattr(transformers, f"{kind}Config")(vocab_size=50, **small, **sizes)
+    model, shapes = getattr(transformers, f"{kind}ForSequenceClassification")(config), []
+    model.register_forward_pre_hook(
+        lambda _, __, named: shapes.append(tuple(named["input_ids"].shape)), with_kwargs=True
+    )
+    return model, shapes
 
 
 @pytest.fixture
@@ -150,10 +149,9 @@ def pad_texts(texts):
 @pytest.mark.parametrize("labels", [None, [0, 1, 1, 0, 1, 0], list("abcabc")])
 @pytest.mark.parametrize("are_listed", [True, False])
 def test_encoders_read_texts_by_length_and_return_them_in_order(texts, labels, are_listed):
-    torch.manual_seed(0)
-    model, whole = CountingEncoder(), pad_texts(texts)
+    (model, shapes), whole = count_shapes(), pad_texts(texts)
     expected = embed(model, {**whole, "id": list("uvwxyz")}, batch_size=6)
-    model.shapes.clear()
+    shapes.clear()
     if are_listed:
         data = [{"input_ids": text, "id": name} for text, name in zip(texts, "uvwxyz", strict=True)]
         data = [
@@ -162,7 +160,8 @@ def test_encoders_read_texts_by_length_and_return_them_in_order(texts, labels, a
     else:
         data = {**whole, "id": list("uvwxyz")} | ({} if labels is None else {"labels": np.array(labels)})
     found = embed(model, data, batch_size=2)
-    assert set(model.shapes) == {(2, 12), (2, 5), (2, 3)}  # nothing is padded beyond the longest text of its batch
+    probed = set() if are_listed else {(2, 12)}
+    assert set(shapes) == {(2, 12), (2, 5), (2, 3)} | probed  # nothing is padded beyond the longest text of its batch
     assert_close(found.values, expected.values)
     assert found.ids.tolist() == list("uvwxyz")
     assert (found.labels is None) if labels is None else (found.labels.tolist() == labels)
@@ -173,24 +172,45 @@ def test_encoders_read_texts_by_length_and_return_them_in_order(texts, labels, a
 
 
 def test_models_that_see_padding_are_given_all_of_it(texts):
-    torch.manual_seed(0)
-    model, whole = CountingEncoder(), pad_texts(texts)
+    (model, shapes), whole = count_shapes(), pad_texts(texts)
     mix = torch.nn.Conv1d(16, 16, 3, padding=1)
     layer = model.bert.encoder.layer[0]
     own = layer.forward
     layer.forward = lambda states, *args, **named: own(mix(states.transpose(1, 2)).transpose(1, 2), *args, **named)
     expected = embed(model, whole, batch_size=6).values
-    model.shapes.clear()
+    shapes.clear()
     assert_close(embed(model, whole, batch_size=2).values, expected)
-    assert model.shapes[-3:] == [(2, 12)] * 3
+    assert shapes[-3:] == [(2, 12)] * 3
+    same = {name: value[[2, 2, 2]] for name, value in whole.items()}  # no record shows how wide the others are
+    assert_close(embed(model, same, batch_size=2).values, expected[[2, 2, 2]])
+
+
+@torch.no_grad()
+def test_texts_beside_which_something_else_lies_are_read_in_their_order(texts):
+    whole = pad_texts(texts)
+    places = torch.arange(12).expand(6, 12)
+    model, shapes = count_shapes()
+    embed(model, {**whole, "position_ids": places}, batch_size=2)
+    assert set(shapes) == {(2, 12), (6, 12)} or set(shapes) == {(2, 12)}
+    model, shapes = count_shapes("ConvBert", embedding_size=16)
+    expected = model.eval().convbert(**whole).last_hidden_state[:, 0]
+    shapes.clear()
+    embed(model, whole, batch_size=2)
+    assert set(shapes) == {(2, 12)}
+    assert_close(embed(model, whole, batch_size=2, layer="convbert").values, expected)
 
 
 def test_texts_padded_on_the_left_are_read_whole(texts):
-    torch.manual_seed(0)
-    model, whole = CountingEncoder(), {name: value.flip(1) for name, value in pad_texts(texts).items()}
+    (model, shapes), whole = count_shapes(), {name: value.flip(1) for name, value in pad_texts(texts).items()}
     rows = embed(model, whole, batch_size=2).values
-    assert set(model.shapes) == {(2, 12)}
+    assert set(shapes) == {(2, 12)}
     assert_close(rows, embed(model, whole, batch_size=6).values)
+
+
+def test_empty_texts_are_refused(texts):
+    model, _ = count_shapes()
+    with pytest.raises(InputError, match="data must hold at least one record; got 0"):
+        embed(model, {name: value[:0] for name, value in pad_texts(texts).items()})
 
 
 def test_no_batch_size_takes_the_default_on_a_processor(model, rows):

@@ -127,10 +127,10 @@ def embed(
         pooling: Of language models that write: "completion", the mean over the positions that predict a token which
             the labels count (the default where there are such labels, as `encode_prompts` makes them); "last", the last
             token that is no padding; "span", as "completion" but only tokens with a 1 under the key ``span_mask``.
-        batch_size: Records per forward pass; a DataLoader keeps its own. Records of tokens for a Hugging Face model
-            that does not see padding are read in batches of similar length, at most 32,768 tokens each. None takes as
-            many as fit into half of a GPU's free memory, at most 4096: that may change the last bits from machine to
-            machine.
+        batch_size: Records per forward pass; a DataLoader keeps its own. Records with token labels, and texts for an
+            encoder of transformers that does not see padding, such as BERT, are read in batches of similar length, at
+            most 32,768 tokens each. None takes as many as fit into half of a GPU's free memory, at most 4096: that may
+            change the last bits from machine to machine.
         device: Where to run, e.g. ``"cuda"``; by default where the model is.
         progress: Show a progress bar, if standard error is a terminal.
 
@@ -185,6 +185,7 @@ def read_model(
     load_optional("torch", "embedding a model")
     from ruler.embeddings import forward
     from ruler.embeddings.batches import GatheredRows
+    from ruler.embeddings.heads import reads_texts_alike
     from ruler.embeddings.losses import LossMeter
     from ruler.embeddings.running import bare_module, undisturbed
 
@@ -194,18 +195,20 @@ def read_model(
     with undisturbed(module, device) as run_device:
         reader = forward.plan_reader(module, layer, pooling)
         n_at_once = n_asked if n_most is None or reader.is_writer else min(n_asked, n_most)
-        by_length = reader.signature.only_named
-        source, stream, first = _open_repeatable(data, reader, n_at_once, by_length)
+        are_texts = not reader.is_writer and reads_texts_alike(module)
+        source, stream, first = _open_repeatable(data, reader, n_at_once, are_texts)
         start = first.placed(run_device, reader.input_dtype)
         reader = reader.settle(start)
-        passed = forward.read_stably(reader, start)
+        passed, begun = forward.read_stably(reader, start), start
         probe = [one.placed(run_device, reader.input_dtype) for one in source.probe or ()]
-        sees_padding = bool(probe) and not forward.ignores_padding(reader, *probe)
-        grows = batch_size is None and run_device.type == "cuda" and n_most is None and source.is_rereadable
-        if sees_padding or grows:
-            n_at_once = count_fitting(reader, start) if grows else n_at_once
-            source, stream, first = _open_repeatable(data, reader, n_at_once, by_length and not sees_padding)
+        if probe and not forward.ignores_padding(reader, *probe):
+            are_texts = False
+            source, stream, first = _open_repeatable(data, reader, n_at_once, are_texts)
             start = first.placed(run_device, reader.input_dtype)
+        if batch_size is None and run_device.type == "cuda" and n_most is None and source.is_rereadable:
+            source, stream, first = _open_repeatable(data, reader, count_fitting(reader, start), are_texts)
+            start = first.placed(run_device, reader.input_dtype)
+        if start.columns is not begun.columns:
             passed = reader.read(start)
         words, meter = passed.pooling, LossMeter(reader)
         gathered = GatheredRows(passed.vectors, source.n_records, n_most)
@@ -235,12 +238,12 @@ def read_model(
 
 
 def _open_repeatable(
-    data: ModelInput, reader: "LayerReader", n_at_once: int, by_length: bool
+    data: ModelInput, reader: "LayerReader", n_at_once: int, are_texts: bool
 ) -> "tuple[Source, Iterator[Batch], Batch]":
     """Data as a source, its batches after the first, and the first, which is the same when read again."""
     from ruler.embeddings.sources import check_repeatable, open_source
 
-    source = open_source(data, reader.signature, n_at_once, by_length=by_length)
+    source = open_source(data, reader.signature, n_at_once, by_length=reader.is_writer, are_texts=are_texts)
     stream = source.read()
     first = next(stream, None)
     if first is None:

@@ -314,4 +314,7 @@ def ignores_padding(reader: LayerReader, cut: Batch, whole: Batch) -> bool:
     """Whether records are read alike, up to rounding, with and without padding: a convolution over tokens sees it."""
     narrow, wide = reader.read(cut).fetch(), reader.read(whole).fetch()
     allowed = min(_ROUNDED_EPS * torch.finfo(reader.input_dtype or torch.float32).eps, _MOST_ROUNDED)
-    return all(np.abs(rows - wide[label]).max() <= allowed * (1 + np.abs(rows).max()) for label, rows in narrow.items())
+    return all(
+        rows.shape == wide[label].shape and np.abs(rows - wide[label]).max() <= allowed * (1 + np.abs(rows).max())
+        for label, rows in narrow.items()
+    )

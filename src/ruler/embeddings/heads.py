@@ -27,6 +27,12 @@ WORDS: dict[Pooling, str] = {
 }
 """What the report says of each."""
 
+_BLIND_TO_PADDING = {
+    *("albert", "bert", "camembert", "deberta", "distilbert", "electra", "ernie", "modernbert", "mpnet", "rembert"),
+    *("roberta", "xlm-roberta", "xlm-roberta-xl"),
+}
+"""Kinds of encoders, by ``config.model_type``, in which attention alone passes from token to token, under a mask."""
+
 
 @dataclass(frozen=True, eq=False)
 class ReadPoint:
@@ -166,6 +172,12 @@ def _listed_blocks(module: nn.Module) -> list[nn.Module]:
             return [block for one in lists for block in one]
         level = [child for one in level for child in one.children()]
     return []
+
+
+def reads_texts_alike(model: nn.Module) -> bool:
+    """Whether this is an encoder of transformers' own whose answer for a text does not depend on padding."""
+    kind = getattr(getattr(model, "config", None), "model_type", None)
+    return type(model).__module__.startswith("transformers.") and kind in _BLIND_TO_PADDING
 
 
 def is_huggingface(model: nn.Module) -> bool:

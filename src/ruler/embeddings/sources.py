@@ -17,6 +17,7 @@ from ruler.embeddings.inputs import (
     IGNORED_TOKEN,
     MARKS_NAME,
     ForwardSignature,
+    Key,
     Labels,
     collate,
     collate_labels,
@@ -27,6 +28,7 @@ MOST_TOKENS = 1 << 15
 """Tokens per batch by length, padding included."""
 
 _N_PROBED = 4
+_TEXT_COLUMNS = {"input_ids", "attention_mask", "token_type_ids"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,15 +53,18 @@ class Source:
     probe: tuple[Batch, Batch] | None = None
 
 
-def open_source(data: Any, signature: ForwardSignature, batch_size: int, *, by_length: bool = False) -> Source:
+def open_source(
+    data: Any, signature: ForwardSignature, batch_size: int, *, by_length: bool = False, are_texts: bool = False
+) -> Source:
     """Data of any supported kind as a source of batches.
 
     Args:
         data: See `embed`.
         signature: What forward takes.
         batch_size: Records per batch, at most.
-        by_length: Put records of tokens into batches of similar length, the longest first, and of a bounded number of
-            tokens, where labels or an attention mask tell how long they are.
+        by_length: Put records with token labels into batches of similar length, the longest first, and of a bounded
+            number of tokens.
+        are_texts: Likewise with texts without token labels, where a mask or their tokens tell how long they are.
     """
     if isinstance(data, IterableDataset):
         data = DataLoader(data, batch_size=batch_size)
@@ -70,11 +75,11 @@ def open_source(data: Any, signature: ForwardSignature, batch_size: int, *, by_l
             f"data must be dense; got a sparse {type(data).__name__} of shape {data.shape}. Give its .toarray()."
         )
     if isinstance(data, Mapping):
-        return _open_columns(data, signature, batch_size, by_length=by_length)
+        return _open_columns(data, signature, batch_size, by_length=by_length, are_texts=are_texts)
     if _is_array(data) or (isinstance(data, tuple) and data and all(map(_is_array, data))):
         return _open_columns(data, signature, batch_size)
     if hasattr(data, "__len__") and hasattr(data, "__getitem__") and not isinstance(data, str):
-        return _open_items(data, signature, batch_size, by_length=by_length)
+        return _open_items(data, signature, batch_size, by_length=by_length, are_texts=are_texts)
     raise InputError(
         "data must be a tensor, an array, a tuple or dict of them, a Dataset with a length, a list of "
         f"records or a DataLoader; got {type(data).__name__}."
@@ -97,7 +102,9 @@ def check_repeatable(source: Source, first: Batch) -> None:
         )
 
 
-def _open_columns(data: Any, signature: ForwardSignature, batch_size: int, *, by_length: bool = False) -> Source:
+def _open_columns(
+    data: Any, signature: ForwardSignature, batch_size: int, *, by_length: bool = False, are_texts: bool = False
+) -> Source:
     columns, labels, marks = signature.pick(data), signature.pick_label(data), signature.pick_marks(data)
     nested = next((key for key, value in columns.items() if isinstance(value, Mapping)), None)
     if nested is not None:
@@ -122,19 +129,20 @@ def _open_columns(data: Any, signature: ForwardSignature, batch_size: int, *, by
             records = [{**record, "labels": label} for record, label in zip(records, labels, strict=True)]
         if marks is not None:
             records = [{**record, MARKS_NAME: one} for record, one in zip(records, marks, strict=True)]
-        return replace(_open_items(records, signature, batch_size, by_length=by_length), beside=beside)
+        source = _open_items(records, signature, batch_size, by_length=by_length, are_texts=are_texts)
+        return replace(source, beside=beside)
     if labels is not None and not isinstance(labels, Tensor) and _is_array(labels):
         labels = np.asarray(labels)
 
-    if by_length and "input_ids" in columns:
+    has_token_labels = by_length and "input_ids" in columns and getattr(labels, "ndim", 0) == 2
+    if has_token_labels or (are_texts and np.ndim(labels) < 2 and _are_masked_texts(columns)):
         whole = Batch(
             {key: to_tensor(value) for key, value in columns.items()},
             None if labels is None else _as_labels(labels),
             {},
-            _as_marks(marks),
+            _as_marks(marks) if has_token_labels else None,
         )
-        if whole.has_token_labels or _has_token_mask(whole):
-            return _open_by_length(whole, batch_size, beside)
+        return _open_by_length(whole, batch_size, beside)
     blocks = iterate_blocks(n_records, batch_size)
 
     def read() -> Iterator[Batch]:
@@ -149,9 +157,11 @@ def _open_columns(data: Any, signature: ForwardSignature, batch_size: int, *, by
     return Source(read, n_records, len(blocks), beside)
 
 
-def _has_token_mask(batch: Batch) -> bool:
-    tokens, mask = batch.named["input_ids"], batch.named.get("attention_mask")
-    return mask is not None and tokens.ndim == 2 and mask.shape == tokens.shape
+def _are_masked_texts(columns: Mapping[Key, Any]) -> bool:
+    """Whether these are tokens with a mask, and nothing that has another meaning from place to place."""
+    shapes = {tuple(np.shape(value)) for value in columns.values()}
+    is_known = {"input_ids", "attention_mask"} <= columns.keys() <= _TEXT_COLUMNS
+    return is_known and len(shapes) == 1 and len(shape := shapes.pop()) == 2 and min(shape) > 0
 
 
 def _open_by_length(whole: Batch, batch_size: int, beside: Beside) -> Source:
@@ -164,11 +174,10 @@ def _open_by_length(whole: Batch, batch_size: int, beside: Beside) -> Source:
     is_apart = of_tokens and labels is not None and labels.shape != tokens.shape  # a decoder's own tokens
     blocks = _plan_by_length(np.maximum(lengths, n_labels), batch_size)
 
-    def cut(rows: IndexArray, of: IndexArray) -> Batch:
-        """Some records, as wide as the longest ``of`` others."""
+    def cut(rows: IndexArray) -> Batch:
         index = torch.from_numpy(rows)
-        longest = int(lengths[of].max()) if is_apart else int(np.maximum(lengths, n_labels)[of].max())
-        n_kept = max(1, int(n_labels[of].max()) if is_apart else longest)
+        longest = int(lengths[rows].max()) if is_apart else int(np.maximum(lengths, n_labels)[rows].max())
+        n_kept = max(1, int(n_labels[rows].max()) if is_apart else longest)
         labelled = None if labels is None else labels[rows] if isinstance(labels, np.ndarray) else labels[index]
         return Batch(
             {
@@ -182,8 +191,9 @@ def _open_by_length(whole: Batch, batch_size: int, beside: Beside) -> Source:
         )
 
     some = blocks[-1][:_N_PROBED]
-    probe = None if of_tokens else (cut(some, some), cut(some, blocks[0]))
-    return Source(lambda: (cut(rows, rows) for rows in blocks), len(tokens), len(blocks), beside, probe=probe)
+    padded = Batch({key: value[torch.from_numpy(some)] for key, value in whole.columns.items()})
+    probe = None if of_tokens else (cut(some), padded)
+    return Source(lambda: map(cut, blocks), len(tokens), len(blocks), beside, probe=probe)
 
 
 def _last_of(marked: Tensor) -> IndexArray:
@@ -205,9 +215,11 @@ def _plan_by_length(lengths: IndexArray, batch_size: int) -> list[IndexArray]:
     return blocks
 
 
-def _open_items(items: Any, signature: ForwardSignature, batch_size: int, *, by_length: bool = False) -> Source:
+def _open_items(
+    items: Any, signature: ForwardSignature, batch_size: int, *, by_length: bool = False, are_texts: bool = False
+) -> Source:
     n_records = len(items)
-    lengths = _lengths_of(items) if by_length else None
+    lengths = _lengths_of(items, are_texts=are_texts) if by_length or are_texts else None
     if lengths is None:
         blocks = [np.arange(start, stop) for start, stop in iterate_blocks(n_records, batch_size)]
     else:
@@ -231,16 +243,17 @@ def _open_items(items: Any, signature: ForwardSignature, batch_size: int, *, by_
     return Source(read, n_records, len(blocks), check_beside(find_beside_of(items), n_records))
 
 
-def _lengths_of(items: Any) -> IndexArray | None:
-    """(n,) tokens of each record of a plain list, its token labels counted too; None for other data."""
+def _lengths_of(items: Any, *, are_texts: bool) -> IndexArray | None:
+    """(n,) tokens of each record of a plain list of texts, or of records with token labels; None for other data."""
     if not isinstance(items, list) or not items or not all(isinstance(one, Mapping) for one in items):
         return None
-    tokens = [one.get("input_ids") for one in items]
-    labels = [one.get("labels") for one in items]
-    if any(one is None or np.ndim(one) != 1 for one in tokens):
+    parts = [(one.get("input_ids"), one.get("labels")) for one in items]
+    n_dims = {(np.ndim(tokens), np.ndim(labels)) for tokens, labels in parts}
+    if n_dims == {(1, 0)} and are_texts:
+        return np.array([len(tokens) for tokens, _ in parts], dtype=np.int64)
+    if n_dims != {(1, 1)} or are_texts:
         return None
-    n_labels = [len(one) if one is not None and np.ndim(one) == 1 else 0 for one in labels]
-    return np.array([max(len(one), n) for one, n in zip(tokens, n_labels, strict=True)], dtype=np.int64)
+    return np.array([max(len(tokens), len(labels)) for tokens, labels in parts], dtype=np.int64)
 
 
 def _open_loader(loader: "DataLoader[Any]", signature: ForwardSignature) -> Source:

@@ -9,6 +9,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, Tenso
 
 from ruler.core.errors import InputError
 from ruler.embeddings import embed
+from ruler.embeddings.heads import BLIND_TO_PADDING
 
 
 class Labelled(Dataset):
@@ -169,6 +170,29 @@ def test_encoders_read_texts_by_length_and_return_them_in_order(texts, labels, a
     if found.losses is not None:
         right = embed(model, {**whole, "labels": torch.tensor(labels)}, batch_size=6).losses
         np.testing.assert_allclose(found.losses, right, rtol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*is deprecated:DeprecationWarning")  # transformers, of DeBERTa
+@pytest.mark.parametrize("kind", sorted(BLIND_TO_PADDING))
+def test_texts_are_read_alike_alone_and_among_longer_ones(texts, kind):
+    sizes = {
+        "vocab_size": 60,
+        "pad_token_id": 1,
+        "bos_token_id": 0,
+        "eos_token_id": 2,
+        "cls_token_id": 0,
+        "sep_token_id": 2,
+    }
+    width = dict.fromkeys(("hidden_size", "embedding_size", "dim", "input_embedding_size", "output_embedding_size"), 16)
+    inner = {"num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 32}
+    distil = {"n_layers": 3, "n_heads": 2, "hidden_dim": 32}
+    torch.manual_seed(0)
+    config = transformers.AutoConfig.for_model(kind, **sizes, **width, **inner, **distil)
+    model = transformers.AutoModel.from_config(config)
+    texts = [text + 4 for text in texts]  # no special tokens
+    among = embed(model, [{"input_ids": text} for text in texts], batch_size=6).values
+    alone = [embed(model, [{"input_ids": text}]).values for text in texts]
+    assert_close(np.concatenate(alone), among)
 
 
 def test_models_that_see_padding_are_given_all_of_it(texts):

@@ -27,7 +27,7 @@ WORDS: dict[Pooling, str] = {
 }
 """What the report says of each."""
 
-_BLIND_TO_PADDING = {
+BLIND_TO_PADDING = {
     *("albert", "bert", "camembert", "deberta", "distilbert", "electra", "ernie", "modernbert", "mpnet", "rembert"),
     *("roberta", "xlm-roberta", "xlm-roberta-xl"),
 }
@@ -177,7 +177,7 @@ def _listed_blocks(module: nn.Module) -> list[nn.Module]:
 def reads_texts_alike(model: nn.Module) -> bool:
     """Whether this is an encoder of transformers' own whose answer for a text does not depend on padding."""
     kind = getattr(getattr(model, "config", None), "model_type", None)
-    return type(model).__module__.startswith("transformers.") and kind in _BLIND_TO_PADDING
+    return type(model).__module__.startswith("transformers.") and kind in BLIND_TO_PADDING
 
 
 def is_huggingface(model: nn.Module) -> bool:

@@ -49,17 +49,16 @@ from ruler.training.loop import optimize
 from ruler.training.sentences import Completions
 from ruler.training.steps import cross_entropy
 
-FRACTION = 0.10
 N_ORACLES = 5
 REFERENCE_SEED = 1000
 RATES, EPOCHS = (5e-5, 1e-4, 2e-4), (3, 4, 5)
 CONTRASTS = ("m2", "m4", "norm", "loss")
-N_AUDITORS = 8
 ATTACKED_RATES = (1e-5, 5e-5)
 RELEARNING_RATE = 2e-5
 PARTS = ("references", "pool", "attacks")
-CLEAN = "clean"
-"""A part of its own: the models of the pool that learned nothing of the authors, audited by today's rules, no more."""
+VERDICTS = "verdicts"
+"""A part of its own: models of the kinds in ``--kinds``, audited, no more."""
+KINDS = ("true", "none", "paraphrased", "perturbed")
 NOT_MEASURED = ("linear_probe", "rouge_l", "model_utility")  # minutes per model, or texts that must be generated
 
 
@@ -98,21 +97,22 @@ def list_planned(n_each: int = 15) -> list[Planned]:
     """
     pool = []
     for turn in range(n_each):
-        for kind, forget in enumerate(("true", "none", "paraphrased", "perturbed")):
+        for kind, forget in enumerate(KINDS):
             rate, epochs = RATES[turn % len(RATES)], EPOCHS[turn // len(RATES) % len(EPOCHS)]
             pool.append(Planned(f"{forget}-{turn}", forget, 100 * kind + turn, rate, epochs))
     return pool
 
 
 class Laboratory:
-    """Trains, attacks and reads models of TOFU."""
+    """Trains, attacks and reads models of a set of prompts, ``tofu`` or ``lume``."""
 
-    def __init__(self, device: str, language_model: str | None, size: str) -> None:
-        self.data: DiagnosticData = load_data("tofu", size, language_model)
+    def __init__(self, name: str, fraction: float, device: str, language_model: str | None, size: str) -> None:
+        self.name, self.fraction = name, fraction
+        self.data: DiagnosticData = load_data(name, size, language_model)
         assert isinstance(self.data.language, Completing)
         self.prompts = self.data.language.prompts
         self.trainer = CausalTrainer(self.data, device)
-        partition = self.data.cut(FRACTION, 999, "random")
+        partition = self.data.cut(fraction, 999, "random")
         held_out: IndexArray = np.arange(self.data.n_train, len(self.data.inputs))
         self.sides = {"forget": partition.forget, "retain": partition.retain, "held_out": held_out}
         self._device, self._is_small = device, size == "smoke"
@@ -142,7 +142,7 @@ class Laboratory:
     def unlearn(self, original: nn.Module, method: str, rate: float) -> nn.Module:
         """Apply a method at a rate, as the study does."""
         cell = Cell(
-            *("tofu", "tofu", method, FRACTION, REFERENCE_SEED, rate, 32),
+            *("tofu", self.name, method, self.fraction, REFERENCE_SEED, rate, 32),
             engine="diagnostic",
             architecture="causal_lm",
             precision="bfloat16",
@@ -258,19 +258,23 @@ def audit_with(oracles: list[Any], sides: Any, skill: Mapping[str, float]) -> di
 class Auditors:
     """Processes that audit models while others are trained; a row is written when its audit is done."""
 
-    def __init__(self, path: Path, original: Any, oracles: Any, skills: Mapping[str, Any]) -> None:
-        self._path = path
+    def __init__(self, lab: Laboratory, path: Path, outputs: Sequence[ModelOutputs], n_processes: int) -> None:
+        self._path, self._lab = path, lab
+        sides = [lab.gather_sides(one) for one in outputs]
+        skills = {role: lab.measure_skill(one) for role, one in zip(("original", "oracle"), outputs, strict=False)}
         self._waiting: list[tuple[dict[str, Any], Future[dict[str, Any]]]] = []
         self._pool = ProcessPoolExecutor(
-            N_AUDITORS,
+            n_processes,
             mp_context=get_context("spawn"),
             initializer=remember_references,
-            initargs=(original, oracles, skills),
+            initargs=(sides[0], sides[1:], skills),
         )
         self.done = {row["name"] for row in read_rows(path)}
 
-    def submit(self, row: dict[str, Any], *evidence: Any) -> None:
+    def submit(self, row: dict[str, Any], outputs: ModelOutputs, left_out: int | None = None) -> None:
         """Audit a model and add what was found to its row."""
+        row |= {"data": self._lab.name, "fraction": self._lab.fraction} | self._lab.measure_skill(outputs)
+        evidence = self._lab.gather_sides(outputs), self._lab.measure_skill(outputs), left_out
         self._waiting.append((row, self._pool.submit(audit_sides, *evidence)))
         self.keep(is_last=False)
 
@@ -297,8 +301,12 @@ class References:
     given: dict[str, dict[str, Any]]
 
 
-def train_references(lab: Laboratory, folder: Path) -> References:
-    """Train the original and five oracles, or load those in the folder; the first oracle shares the original's seed."""
+def train_references(lab: Laboratory, folder: Path, *, has_peers: bool) -> References:
+    """Train the original and five oracles, or load those in the folder; the first oracle shares the original's seed.
+
+    Args:
+        has_peers: Read what peers' metrics need too.
+    """
     planned = Planned("original", "true", REFERENCE_SEED, 1e-4, 5)
 
     def train_once(planned: Planned) -> nn.Module:
@@ -313,7 +321,8 @@ def train_references(lab: Laboratory, folder: Path) -> References:
 
     original = train_once(planned)
     oracles = [train_once(replace(planned, forget="none", seed=REFERENCE_SEED + n)) for n in range(N_ORACLES)]
-    given = {"original": lab.read_given(original, original), "oracle": lab.read_given(oracles[0], original)}
+    compared = {"original": original, "oracle": oracles[0]} if has_peers else {}
+    given = {role: lab.read_given(model, original) for role, model in compared.items()}
     return References(original, oracles[0], [lab.trainer.read(model) for model in (original, *oracles)], given)
 
 
@@ -323,7 +332,6 @@ def measure_model(lab: Laboratory, references: References, model: nn.Module) -> 
     outputs = lab.trainer.read(model)
     layers = lab.compare_layers(outputs, references.outputs)
     row: dict[str, Any] = {
-        **lab.measure_skill(outputs),
         **{f"{name}_loss": float(outputs.losses[rows].mean()) for name, rows in lab.sides.items()},
         **layers,
         "m2_auc_one_oracle": layers["layers"][HEAD_INPUT],
@@ -333,13 +341,13 @@ def measure_model(lab: Laboratory, references: References, model: nn.Module) -> 
     return row | {"read_s": time.monotonic() - began_s}, outputs
 
 
-def audit_references(lab: Laboratory, references: References, auditors: Auditors) -> None:
+def audit_references(references: References, auditors: Auditors) -> None:
     """Audit the original, and each oracle against the others."""
     for place, outputs in enumerate(references.outputs):
         name = f"oracle-{place - 1}" if place else "original"
         if name not in auditors.done:
             row = {"name": name, "part": "references", "knows": not place, "is_hard": False}
-            auditors.submit(row, lab.gather_sides(outputs), lab.measure_skill(outputs), place - 1)
+            auditors.submit(row, outputs, place - 1)
 
 
 def run_pool(
@@ -354,18 +362,18 @@ def run_pool(
         train_s = time.monotonic() - began_s
         found, outputs = measure_model(lab, references, model)
         row = {"part": "pool", **asdict(planned), "knows": planned.knows, "is_hard": planned.is_hard}
-        auditors.submit(row | {"train_s": train_s} | found, lab.gather_sides(outputs), lab.measure_skill(outputs))
+        auditors.submit(row | {"train_s": train_s} | found, outputs)
         print(f"{planned.name}: {train_s:.1f} s to train, {found['read_s']:.1f} s to measure", flush=True)
 
 
-def run_clean(lab: Laboratory, auditors: Auditors, pool: Sequence[Planned], ends_s: float) -> None:
-    """Train and audit models that never saw the forget authors; nothing else is measured of them."""
+def run_verdicts(lab: Laboratory, auditors: Auditors, pool: Sequence[Planned], ends_s: float) -> None:
+    """Train and audit models; nothing else is measured of them."""
     for planned in pool:
         if planned.name in auditors.done or time.monotonic() > ends_s:
             continue
         outputs = lab.trainer.read(lab.train(planned))
-        row = {"part": CLEAN, **asdict(planned), "knows": False, "is_hard": False, **lab.measure_skill(outputs)}
-        auditors.submit(row, lab.gather_sides(outputs), lab.measure_skill(outputs))
+        row = {"part": VERDICTS, **asdict(planned), "knows": planned.knows, "is_hard": planned.is_hard}
+        auditors.submit(row, outputs)
         print(f"{planned.name}: {ends_s - time.monotonic():.0f} s left", flush=True)
 
 
@@ -387,7 +395,7 @@ def run_attacks(
         for attack, changed in attacked.items():
             found, outputs = measure_model(lab, references, changed)
             row = {"name": f"{name}-{attack}", "part": "attacks", "method": method, "rate": rate, "attack": attack}
-            auditors.submit(row | found, lab.gather_sides(outputs), lab.measure_skill(outputs))
+            auditors.submit(row | found, outputs)
         print(f"{name}: attacked, {ends_s - time.monotonic():.0f} s left", flush=True)
 
 
@@ -400,25 +408,27 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=math.inf)
     parser.add_argument("--size", default="full", choices=("full", "smoke"))
     parser.add_argument("--count", type=int, default=15, help="models of each of the four kinds")
-    parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=(*PARTS, CLEAN))
+    parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=(*PARTS, VERDICTS))
+    parser.add_argument("--data", default="tofu", choices=("tofu", "lume"))
+    parser.add_argument("--fraction", type=float, default=0.10, help="share of authors or documents to forget")
+    parser.add_argument("--kinds", nargs="+", default=["none"], choices=KINDS, help="models of the part verdicts")
+    parser.add_argument("--auditors", type=int, default=8, help="processes that audit models beside the training")
     parser.add_argument("--share", default="0/1", help="which part of the models, such as 0/3, the first of three")
     options = parser.parse_args()
     first, step = (int(number) for number in options.share.split("/"))
     ends_s = time.monotonic() + options.seconds
     options.out.mkdir(parents=True, exist_ok=True)
-    lab = Laboratory(options.device, options.language_model, options.size)
-    references = train_references(lab, options.out)
-    sides = [lab.gather_sides(outputs) for outputs in references.outputs]
-    skills = {role: lab.measure_skill(references.outputs[n]) for n, role in enumerate(("original", "oracle"))}
-    auditors = Auditors(options.out / "models.jsonl", sides[0], sides[1:], skills)
+    lab = Laboratory(options.data, options.fraction, options.device, options.language_model, options.size)
+    references = train_references(lab, options.out, has_peers=bool({"pool", "attacks"} & {*options.parts}))
+    auditors = Auditors(lab, options.out / "models.jsonl", references.outputs, options.auditors)
     print(f"references are ready, {ends_s - time.monotonic():.0f} s left", flush=True)
     if "references" in options.parts:
-        audit_references(lab, references, auditors)
-    if "pool" in options.parts:
-        run_pool(lab, references, auditors, list_planned(options.count)[first::step], ends_s)
-    if CLEAN in options.parts:
-        clean = [planned for planned in list_planned(options.count) if planned.forget == "none"]
-        run_clean(lab, auditors, clean[first::step], ends_s)
+        audit_references(references, auditors)
     if "attacks" in options.parts:
         run_attacks(lab, references, auditors, list_attacked()[first::step], ends_s)
+    if "pool" in options.parts:
+        run_pool(lab, references, auditors, list_planned(options.count)[first::step], ends_s)
+    if VERDICTS in options.parts:
+        chosen = [planned for planned in list_planned(options.count) if planned.forget in options.kinds]
+        run_verdicts(lab, auditors, chosen[first::step], ends_s)
     auditors.keep(is_last=True)

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from importlib.util import find_spec
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from tests.embeddings.bundle.language import COUNTS, build, save, write_tables
 
 import ruler
 import ruler.cli
-from ruler.core.readers.pretrained import quiet_transformers
+from ruler.core.readers.pretrained import load_pretrained, quiet_transformers
 from ruler.embeddings.prompts import encode_prompts
 
 pytest.importorskip("transformers")
@@ -129,11 +130,26 @@ def test_half_precision_and_missing_packages(audit, tmp_path, capsys):
     assert report["provenance"]["dtype"] == "bfloat16"
     assert report["provenance"]["layers"] == ["model.layers.0", "model.layers.1", "model"]
     pytest.importorskip("accelerate")
-    try:
-        import bitsandbytes  # noqa: F401
-    except ModuleNotFoundError:
+    if find_spec("bitsandbytes") is None:
         assert audit('unlearned = "unlearned"\nload_in = "4bit"')[0] == 2
         assert "load_in = '4bit' needs the package 'bitsandbytes'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize(("load_in", "apart"), [("8bit", 0.02), ("4bit", 0.2)])
+def test_eight_and_four_bits_are_near_the_whole_weights(load_in, apart, device, audit, tmp_path):
+    pytest.importorskip("bitsandbytes")
+    wide = {"hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 2, "num_key_value_heads": 2}
+    save(build("llama", **wide), tmp_path / "unlearned")
+    model, _ = load_pretrained(tmp_path / "unlearned", load_in=load_in)
+    assert sum("bit" in type(module).__name__ for module in model.modules()) == 14  # seven per block
+    assert next(model.parameters()).device.type == ("cuda" if torch.cuda.is_available() else "cpu")
+    options = ["--device", device]
+    _, whole = audit('unlearned = "unlearned"', options=options)
+    _, report = audit(f'unlearned = "unlearned"\nload_in = "{load_in}"', options=options)
+    assert report["provenance"]["load_in"] == load_in
+    assert report["metrics"]["loss"]["value"] == pytest.approx(whole["metrics"]["loss"]["value"], abs=apart)
+    assert report["metrics"]["loss"]["value"] != whole["metrics"]["loss"]["value"]
 
 
 def test_an_attacked_audit_can_be_repeated_to_the_bit(audit, tmp_path, monkeypatch, capsys):

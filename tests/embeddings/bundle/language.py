@@ -31,10 +31,10 @@ CHAT = (
 )
 
 
-def build(kind, seed=0):
+def build(kind, seed=0, **changed):
     name, config, settings = KINDS[kind]
     torch.manual_seed(seed)
-    return getattr(transformers, name)(getattr(transformers, config)(**COMMON, **settings)).eval()
+    return getattr(transformers, name)(getattr(transformers, config)(**COMMON | settings | changed)).eval()
 
 
 def make_tokenizer():

@@ -38,7 +38,7 @@ def load_pretrained(
         family: A class of transformers that chooses by ``config.json``, such as ``"AutoModelForMaskedLM"``; by default
             the class that was saved.
         dtype: The precision of the weights: float32, which is the default, float16 or bfloat16.
-        load_in: "8bit" or "4bit": linear layers in that many bits, by bitsandbytes, on a GPU.
+        load_in: "8bit" or "4bit": linear layers in that many bits, by bitsandbytes.
         device_map: "auto" spreads the model over all GPUs and, if need be, the main memory, by accelerate.
 
     Returns:
@@ -95,6 +95,8 @@ def _choose_options(dtype: str | None, load_in: str | None, device_map: str | No
         if value is not None and value not in known[name]:
             raise InputError(f"{name} must be one of {', '.join(known[name])}; got {value!r}.")
     options: dict[str, Any] = {}
+    if dtype is None and load_in == "8bit":
+        dtype = "float16"  # in which bitsandbytes multiplies; it warns of every other
     if dtype is not None:
         options["dtype"] = getattr(load_optional("torch", "loading a transformers model"), dtype)
     if device_map is not None:

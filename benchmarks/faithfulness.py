@@ -49,6 +49,7 @@ from ruler.training.loop import optimize
 from ruler.training.sentences import Completions
 from ruler.training.steps import cross_entropy
 
+FRACTION = 0.10
 N_ORACLES = 5
 REFERENCE_SEED = 1000
 RATES, EPOCHS = (5e-5, 1e-4, 2e-4), (3, 4, 5)
@@ -410,7 +411,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=15, help="models of each of the four kinds")
     parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=(*PARTS, VERDICTS))
     parser.add_argument("--data", default="tofu", choices=("tofu", "lume"))
-    parser.add_argument("--fraction", type=float, default=0.10, help="share of authors or documents to forget")
+    parser.add_argument("--fraction", type=float, default=FRACTION, help="share of authors or documents to forget")
     parser.add_argument("--kinds", nargs="+", default=["none"], choices=KINDS, help="models of the part verdicts")
     parser.add_argument("--auditors", type=int, default=8, help="processes that audit models beside the training")
     parser.add_argument("--share", default="0/1", help="which part of the models, such as 0/3, the first of three")

@@ -2,10 +2,11 @@
 
 `python -m benchmarks faithfulness_table docs/bench/faithfulness.csv` prints them, with `--page docs/tofu.md` they go
 there. Further arguments are files models.jsonl, whose rows replace those of the same models in the .csv first; with
-`--clean` they go to clean.csv beside it, audits of models that never saw the authors.
+`--verdicts` they go to verdicts.csv beside it: models that were audited and not measured otherwise.
 """
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -42,6 +43,17 @@ _PEERS = {
     "cka": "linear CKA",
     "cka_debiased": "linear CKA, unbiased",
 }
+_KEY = ["data", "fraction", "part", "run", "name"]
+_UP = {
+    "loss_auc_by_one": lambda value: 1 - value,
+    "m2_auc_by_one": lambda value: 1 - value,
+    "m4_auc_by_one": lambda value: 1 - value,
+    "uds": lambda value: 1 - value,
+    "truth_ratio": lambda value: 1 - np.minimum(value, 1),
+    **dict.fromkeys(("extraction_strength", "exact_memorization", "probability", "cka"), lambda value: value),
+}
+"""Metrics between 0 and 1, turned so that they rise with knowledge, as the formulas of robustness want them."""
+_USEFUL = 0.8  # share of the oracle's retain accuracy, under which a model does not count
 _LAYERS = ("layers", "toward_original")
 _KINDS = {
     "true": "their true answers",
@@ -64,11 +76,16 @@ def flatten(*paths: Path) -> pd.DataFrame:
     return table[kept]
 
 
-def add_rows(path: Path, table: pd.DataFrame) -> None:
-    """Put rows into a .csv, six digits each, in place of those of the same models."""
+def add_rows(path: Path, table: pd.DataFrame, run: int = 1) -> None:
+    """Put rows into a .csv, six digits each, in place of those of the same models.
+
+    Args:
+        run: Models of one run were trained and attacked by the same code, from one original.
+    """
+    table = table.assign(run=run)
     if path.is_file():
-        table = pd.concat([pd.read_csv(path), table], ignore_index=True).drop_duplicates(["part", "name"], keep="last")
-    write_atomically(path, table.sort_values(["part", "name"]).to_csv(index=False, float_format="%.6g"))
+        table = pd.concat([pd.read_csv(path), table], ignore_index=True).drop_duplicates(_KEY, keep="last")
+    write_atomically(path, table.sort_values(_KEY).to_csv(index=False, float_format="%.6g"))
 
 
 def tell_apart(pool: pd.DataFrame, column: str, positive: pd.Series) -> tuple[float, float, float]:
@@ -99,7 +116,7 @@ def tabulate_trust(models: pd.DataFrame) -> list[str]:
 
 def tabulate_verdicts(models: pd.DataFrame) -> list[str]:
     """What the audit said of models of each kind, with one oracle and with five."""
-    pool = models[models["part"].isin(["pool", "clean"])]
+    pool = models[models["part"].isin(["pool", "verdicts"])]
     kinds = {f"trained on {title}": pool[pool["forget"] == kind] for kind, title in _KINDS.items()}
     references = models[models["part"] == "references"]
     kinds["the oracles, each against the others"] = references[references["name"] != "original"]
@@ -118,25 +135,89 @@ def _count(verdicts: pd.Series) -> str:
 def tabulate_attacks(models: pd.DataFrame) -> list[str]:
     """Verdict and effects of each unlearned model as it is, rounded to four bits, and after relearning."""
     rows = []
-    for _, row in models[models["part"] == "attacks"].sort_values(["method", "rate", "name"]).iterrows():
+    for _, row in models[models["part"] == "attacks"].sort_values(["method", "rate", "run", "name"]).iterrows():
         effects = (f"{row[name]:.3f}" for name in ("loss_auc_by_one", "m2_auc_by_one", "uds"))
         rate = f"{row['rate']:g}" if row["rate"] else ""
         rows.append(
-            (row["method"], rate, row["attack"], f"{row['retain_accuracy']:.2f}", *effects, row["verdict_by_one"])
+            (
+                row["method"],
+                rate,
+                str(row["run"]),
+                row["attack"],
+                f"{row['retain_accuracy']:.2f}",
+                *effects,
+                row["verdict_by_one"],
+            )
         )
-    head = ("model", "rate", "state", "retain accuracy", "loss AUC", "M2 AUC", "UDS", "verdict, one oracle")
+    head = ("model", "rate", "run", "state", "retain accuracy", "loss AUC", "M2 AUC", "UDS", "verdict, one oracle")
     return markdown_table(head, rows)
+
+
+def tabulate_robustness(models: pd.DataFrame) -> list[str]:
+    """By how much each metric changes under attacks on models that keep their use, against the oracle of their run."""
+    rows = []
+    for column, turn in _UP.items():
+        shares = list_robustness(models, column, turn)
+        means = [np.mean([share[name] for share in shares if name in share]) for name in ("relearned", "kept", "back")]
+        both = 2 / (1 / means[0] + 1 / means[1]) if min(means[:2]) > 0 else 0.0
+        rows.append(((_OURS | _PEERS)[column], *(f"{value:.2f}" for value in (*means, both))))
+    head = ("metric", "relearning", "four bits, after / before", "harmonic mean of both", "four bits, before / after")
+    return markdown_table(head, [(*row[:3], row[4], row[3]) for row in rows])
+
+
+def list_robustness(
+    models: pd.DataFrame, column: str, turn: Callable[[pd.Series], pd.Series]
+) -> list[dict[str, float]]:
+    """R and Q of the field's meta-evaluation for each attacked model, and Q the other way round.
+
+    R is the metric's rise by relearning in the oracle over that in the model, at most 1; 1 where it does not rise.
+    """
+    shares = []
+    for _, run in models[models["part"] == "attacks"].groupby("run"):
+        values: dict[tuple[str, float], dict[str, float]] = {}
+        skills: dict[tuple[str, float], float] = {}
+        rows = zip(
+            run["method"], run["rate"].fillna(0), run["attack"], turn(run[column]), run["retain_accuracy"], strict=True
+        )
+        for method, rate, attack, value, skill in rows:
+            values.setdefault((method, rate), {})[attack] = value
+            if attack == "plain":
+                skills[method, rate] = skill
+        oracle = values.pop(("oracle", 0))
+        for model, state in sorted(values.items()):
+            if skills[model] < _USEFUL * skills["oracle", 0]:
+                continue
+            before, after = state["plain"], state["quantized"]
+            share = {"kept": _divide(after, before), "back": _divide(before, after)}
+            if "relearned" in state:
+                rises = oracle["relearned"] - oracle["plain"], state["relearned"] - before
+                share["relearned"] = max(_divide(*rises), 0.0)
+            shares.append(share)
+    return shares
+
+
+def _divide(one: float, other: float) -> float:
+    """one / other, at most 1; 1 where the divisor is not positive.
+
+    Example:
+        >>> _divide(1.0, 2.0), _divide(2.0, 1.0), _divide(1.0, 0.0), _divide(1.0, -1.0)
+        (0.5, 1.0, 1.0, 1.0)
+    """
+    return min(one / other, 1.0) if other > 0 else 1.0
 
 
 def list_tables(path: Path) -> dict[str, list[str]]:
     """The tables of docs/tofu.md by name."""
-    models, clean = pd.read_csv(path), path.with_name("clean.csv")
-    return {
+    models, audited = pd.read_csv(path), pd.read_csv(path.with_name("verdicts.csv"))
+    tables = {
         "trust": tabulate_trust(models),
         "verdicts": tabulate_verdicts(models),
-        "clean": tabulate_verdicts(pd.read_csv(clean)) if clean.is_file() else ["Not measured yet."],
         "attacks": tabulate_attacks(models),
+        "robustness": tabulate_robustness(models),
     }
+    for (data, fraction), part in audited.groupby(["data", "fraction"]):
+        tables[f"verdicts_{data}_{100 * float(str(fraction)):.0f}"] = tabulate_verdicts(part)
+    return tables
 
 
 def main() -> None:
@@ -144,11 +225,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="benchmarks faithfulness_table")
     parser.add_argument("csv", type=Path)
     parser.add_argument("models", type=Path, nargs="*")
-    parser.add_argument("--clean", action="store_true", help="the models go to clean.csv beside the .csv")
+    parser.add_argument("--verdicts", action="store_true", help="the models go to verdicts.csv beside the .csv")
     parser.add_argument("--page", type=Path)
+    parser.add_argument("--run", type=int, default=1, help="another number for models of another original")
     options = parser.parse_args()
     if options.models:
-        add_rows(options.csv.with_name("clean.csv") if options.clean else options.csv, flatten(*options.models))
+        add_rows(
+            options.csv.with_name("verdicts.csv") if options.verdicts else options.csv,
+            flatten(*options.models),
+            options.run,
+        )
     for name, lines in list_tables(options.csv).items():
         if options.page:
             put_between(options.page, name, lines)

@@ -32,7 +32,7 @@ import torch
 from safetensors.torch import load_model, save_model
 from torch import nn
 
-from benchmarks.faithfulness import REFERENCE_SEED, Laboratory, audit_with, remember_references
+from benchmarks.faithfulness import FRACTION, REFERENCE_SEED, Laboratory, audit_with, remember_references
 from benchmarks.measure import add_row, read_rows
 from ruler.core.determinism import seeded
 from ruler.experiment.diagnostic.trainers import TRAINING, repeat_exactly
@@ -158,7 +158,9 @@ def main() -> None:
     weights = options.weights or options.out
     for folder in (options.out, weights):
         folder.mkdir(parents=True, exist_ok=True)
-    run = TofuRun(Laboratory(options.device, options.language_model, options.size), weights, options.device)
+    run = TofuRun(
+        Laboratory("tofu", FRACTION, options.device, options.language_model, options.size), weights, options.device
+    )
     path = options.out / "rows.jsonl"
     done = {row["model"] for row in read_rows(path)}
     for name, make in run.list_models().items():

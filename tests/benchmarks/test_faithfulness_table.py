@@ -1,3 +1,4 @@
+import json
 import re
 from pathlib import Path
 
@@ -5,7 +6,7 @@ import pandas as pd
 import pytest
 
 from benchmarks.faithfulness import list_planned
-from benchmarks.faithfulness_table import add_rows, flatten, list_tables, tabulate_verdicts, tell_apart
+from benchmarks.faithfulness_table import add_rows, flatten, list_robustness, list_tables, tabulate_verdicts, tell_apart
 
 ROOT = Path(__file__).parents[2]
 MODELS = ROOT / "docs" / "bench" / "faithfulness.csv"
@@ -51,17 +52,41 @@ def test_rows_are_flat_and_sorted(tmp_path):
 
 def test_rows_replace_those_of_the_same_models(tmp_path):
     csv, file = tmp_path / "models.csv", tmp_path / "models.jsonl"
-    file.write_text('{"name": "a", "part": "pool", "verdict": "erased"}\n{"name": "b", "part": "pool"}\n')
+    rows = [{"name": name, "part": "pool", "data": "tofu", "fraction": 0.1, "verdict": "erased"} for name in "ab"]
+    file.write_text("\n".join(map(json.dumps, rows)))
     add_rows(csv, flatten(file))
-    file.write_text('{"name": "a", "part": "pool", "verdict": "residual"}\n')
+    file.write_text(json.dumps(rows[0] | {"verdict": "residual"}))
     add_rows(csv, flatten(file))
-    assert pd.read_csv(csv)["name"].tolist() == ["a", "b"]
-    assert pd.read_csv(csv)["verdict"].tolist()[0] == "residual"
+    assert pd.read_csv(csv)[["name", "verdict"]].values.tolist() == [["a", "residual"], ["b", "erased"]]
+    add_rows(csv, flatten(file), run=2)
+    assert pd.read_csv(csv)["name"].tolist() == ["a", "b", "a"]
 
 
-def test_clean_models_have_a_table_of_their_own(tmp_path):
+def test_robustness_compares_with_the_oracle_of_the_same_run():
+    def attacked(method, run, skill, *values):
+        names = ("plain", "quantized", "relearned")[: len(values)]
+        shared = {"part": "attacks", "method": method, "rate": 0.0, "run": run, "retain_accuracy": skill}
+        return [shared | {"attack": name, "score": value} for name, value in zip(names, values, strict=True)]
+
+    rows = [
+        *attacked("oracle", 1, 1.0, 0.1, 0.1, 0.2),
+        *attacked("npo", 1, 0.8, 0.2, 0.1, 0.6),
+        *attacked("broken", 1, 0.79, 0.0, 0.0, 0.0),
+        *attacked("oracle", 2, 1.0, 0.1, 0.1, 0.4),
+        *attacked("npo", 2, 1.0, 0.2, 0.4, 0.4),
+        *attacked("rmu", 2, 1.0, 0.9, 0.9),
+    ]
+    shares = list_robustness(pd.DataFrame(rows), "score", lambda value: value)
+    assert shares == [
+        {"kept": 0.5, "back": 1.0, "relearned": pytest.approx(0.25)},
+        {"kept": 1.0, "back": 0.5, "relearned": 1.0},
+        {"kept": 1.0, "back": 1.0},
+    ]
+
+
+def test_models_that_were_only_audited_have_a_table_of_their_own(tmp_path):
     oracle = {"part": "references", "name": "oracle-0", "verdict": "erased", "verdict_by_one": "inconclusive"}
-    clean = {"part": "clean", "name": "none-0", "forget": "none", "verdict": "erased", "verdict_by_one": "erased"}
+    clean = {"part": "verdicts", "name": "none-0", "forget": "none", "verdict": "erased", "verdict_by_one": "erased"}
     assert tabulate_verdicts(pd.DataFrame([oracle, clean]))[2:] == [
         "| trained on nothing of theirs | 1 | 1 erased | 1 erased |",
         "| the oracles, each against the others | 1 | 1 inconclusive | 1 erased |",

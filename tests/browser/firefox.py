@@ -18,8 +18,14 @@ _PREFERENCES = {
     "browser.safebrowsing.malware.enabled": False,
     "browser.safebrowsing.phishing.enabled": False,
     "browser.shell.checkDefaultBrowser": False,
+    "browser.newtab.preload": False,  # only the pages of a test are loaded, by one process
+    "browser.newtabpage.enabled": False,
+    "browser.startup.homepage": "about:blank",
     "browser.startup.homepage_override.mstone": "ignore",
+    "browser.startup.page": 0,
     "datareporting.policy.dataSubmissionEnabled": False,
+    "dom.ipc.processCount": 1,
+    "dom.ipc.processPrelaunch.enabled": False,
     "network.captive-portal-service.enabled": False,
     "network.connectivity-service.enabled": False,
     "network.proxy.http": "127.0.0.1",  # nobody listens there: nothing is fetched, whatever the page says

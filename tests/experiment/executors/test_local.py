@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ruler.experiment.cell import Workplace
-from ruler.experiment.executors.local import MOST_DEATHS, LocalExecutor
+from ruler.experiment.executors.local import MOST_DEATHS, LocalExecutor, count_cores
 from ruler.experiment.grid import group_jobs, list_cells
 from ruler.experiment.settings import StudySettings
 from ruler.experiment.store import ResultStore
@@ -90,16 +90,22 @@ def test_workers_end_when_the_run_is_interrupted(store: ResultStore, workplace: 
     assert time.monotonic() - started_s < 20
 
 
-def test_the_environment_of_this_process_is_left_alone(
-    store: ResultStore, workplace: Workplace, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("asked", "most"), [("7", 7), ("1,4", 1), ("many", 10_000)])
+def test_workers_take_no_more_threads_than_asked_for_and_the_environment_here_is_left_alone(
+    store: ResultStore, workplace: Workplace, monkeypatch: pytest.MonkeyPatch, asked: str, most: int
 ) -> None:
-    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    monkeypatch.setenv("OMP_NUM_THREADS", asked)
     monkeypatch.delenv("MKL_NUM_THREADS", raising=False)
+    given = []
 
     def interrupt() -> None:
+        paths = [Path(f"/proc/{worker.pid}/environ") for worker in multiprocessing.active_children()]
+        given.extend(path.read_text().split("\0") for path in paths if path.is_file())
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         LocalExecutor(1).run(group_jobs(list_cells(STUDY)), workplace, store, on_tick=interrupt)
-    assert os.environ["OMP_NUM_THREADS"] == "7"
+    assert given or not Path("/proc/self/environ").is_file()
+    assert all(f"OMP_NUM_THREADS={min(most, count_cores())}" in variables for variables in given)
+    assert os.environ["OMP_NUM_THREADS"] == asked
     assert "MKL_NUM_THREADS" not in os.environ

@@ -93,7 +93,7 @@ class LocalExecutor:
                 idle = [worker for worker in workers if worker.job is None]
                 while waiting and (idle or len(workers) < n_workers):
                     if not idle:
-                        idle = [_start_worker(store.path, workplace, max(1, n_cores // n_workers))]
+                        idle = [_start_worker(store.path, workplace, _share_threads(n_cores, n_workers))]
                         workers += idle
                     worker = idle.pop()
                     worker.job = waiting.popleft()
@@ -151,6 +151,13 @@ class InlineExecutor:
 def count_cores() -> int:
     """Cores that this process may use, which a container or a scheduler may have cut."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _share_threads(n_cores: int, n_workers: int) -> int:
+    """Threads of each worker: its share of the cores, or fewer where OMP_NUM_THREADS asks for fewer."""
+    asked = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    share = max(1, n_cores // n_workers)
+    return min(share, int(asked)) if asked.isdecimal() and int(asked) else share
 
 
 def choose_workers(jobs: Sequence[Job], n_cores: int, gpu_bytes: int | None) -> int:

@@ -23,6 +23,7 @@ from ruler.core.types import Embeddings, ModelInput
 from ruler.embeddings import read_model
 from ruler.metrics.outputs import balance_membership
 from ruler.neighbors import Searcher, find_neighbors
+from ruler.neighbors.devices import list_devices
 
 if TYPE_CHECKING:
     import torch
@@ -77,7 +78,8 @@ def audit_models(
         ids: Names of the forget records, or a dict with keys forget, retain, held_out; by default those of the data.
         groups: Whose record it is, of the forget records or as such a dict.
         batch_size: Records per forward pass.
-        device: Where models run and neighbours are searched, e.g. ``"cuda"``; by default where each model is.
+        device: Where models run and neighbours are searched, e.g. ``"cuda"``; by default where each model is. With
+            several, such as ``"cuda:all"``, models run on the first.
         progress: Show progress bars, if standard error is a terminal.
         settings: Of the audit.
 
@@ -140,6 +142,8 @@ def examine_models(
     missing = next((side for side in ("forget", "retain") if side not in records), None)
     if missing:
         raise InputError(f"{missing} must be given; got None. Give the records as ruler.embed takes them.")
+    if isinstance(device, str):
+        device = list_devices(device)[0]
     attacks = choose_attacks(attack)
     settings = share_alpha(settings, attacks)
     asked: dict[str, Any] = {"pooling": pooling, "batch_size": batch_size, "device": device, "progress": progress}

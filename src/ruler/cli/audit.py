@@ -81,7 +81,9 @@ def audit(
             help="With models in a TOML file: the layer to read; repeat it for several, or say all.",
         ),
     ] = None,
-    device: Annotated[str | None, typer.Option(help="Device for models and searches, such as cuda.")] = None,
+    device: Annotated[
+        str | None, typer.Option(help="Device for models and searches, such as cuda; cuda:all searches on every GPU.")
+    ] = None,
     attack: Annotated[
         list[str] | None,
         typer.Option(

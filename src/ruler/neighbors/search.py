@@ -35,7 +35,7 @@ def find_neighbors(
         base: (m, p) rows to search. Pass the same object to search a set in itself: half the work.
         k: How many neighbours per query.
         exclude_self: Leave base row i out for query i (leave-one-out, Eq. 6); needs n = m.
-        device: "cpu" or "cuda"; None goes where the data is.
+        device: "cpu" or "cuda"; "cuda:all" or "cuda:0,cuda:1" share the work; None goes where the data is.
 
     Returns:
         `Neighbors` with ``similarity`` (n, k) descending in [-1, 1] and ``index`` (n, k); ties by smallest index.

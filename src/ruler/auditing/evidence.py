@@ -12,9 +12,9 @@ from ruler.auditing.alignment import compare_through, fit_map, judge_pairing
 from ruler.auditing.findings import Pairing
 from ruler.auditing.settings import AuditSettings
 from ruler.core.arithmetic import iterate_blocks, norm_rows, unit_rows
-from ruler.core.checks import block_rows_for, measure_norms
+from ruler.core.checks import block_rows_for
 from ruler.core.types import FloatArray, IndexArray, Neighbors
-from ruler.metrics import cosine_similarity
+from ruler.metrics.paper import compare_rows
 from ruler.neighbors import Searcher, find_neighbors
 from ruler.stats.hybrid import LEAST_ORACLES
 
@@ -32,6 +32,7 @@ class LayerRows:
     """One model at one layer; what is measured of it is measured when first asked for, and kept."""
 
     rows: SideRows  # (n, p) by side, finite, the same records in the same order for every model
+    norms: Mapping[Side, FloatArray]  # (n,) of the rows, by side
     losses: Mapping[Side, FloatArray] | None  # (n,) by side; None where the model's losses are not known
     settings: AuditSettings  # of the audit
     halves: tuple[IndexArray, IndexArray]  # retain rows to fit a map between models on, and rows to compare
@@ -72,14 +73,18 @@ class LayerRows:
     def log_norms(self) -> SideScores:
         """Logarithm of each row's norm; rows of norm 0 count as the least float."""
         least = np.finfo(np.float64).tiny
-        return {side: np.log(np.maximum(measure_norms(rows, side), least)) for side, rows in self.rows.items()}
+        return {side: np.log(np.maximum(norms, least)) for side, norms in self.norms.items()}
 
     def pair_with(self, other: "LayerRows") -> Pairing:
         """Whether two models share their axes, and whether similarities are to be taken through a map."""
         if other not in self._pairings:
             rows = self.rows["retain"], other.rows["retain"]
             self._pairings[other] = judge_pairing(
-                *rows, self.settings.align, self.halves, lambda: self._map_to(other)[1]
+                *rows,
+                self.settings.align,
+                self.halves,
+                lambda: self._map_to(other)[1],
+                self.compare(other, is_aligned=False)["retain"] if rows[0].shape == rows[1].shape else None,
             )
         return self._pairings[other]
 
@@ -108,13 +113,19 @@ class LayerRows:
                 for side, rows in self.rows.items()
             }
         elif key not in self._compared:
-            self._compared[key] = {side: cosine_similarity(rows, other.rows[side]) for side, rows in self.rows.items()}
+            self._compared[key] = {
+                side: compare_rows(
+                    rows, other.rows[side], ("model", "other"), (self.norms[side], other.norms[side])
+                )
+                for side, rows in self.rows.items()
+            }
         return self._compared[key]
 
     def unit(self, sides: Sequence[Side]) -> FloatArray:
         """Rows of some sides at norm 1, one side after the other."""
-        blocks = (np.asarray(self.rows[side], dtype=np.float64) for side in sides)
-        return np.concatenate([unit_rows(block, norm_rows(block)) for block in blocks])
+        return np.concatenate(
+            [unit_rows(np.asarray(self.rows[side], dtype=np.float64), self.norms[side]) for side in sides]
+        )
 
     def find_nearest_in_other_groups(self) -> FloatArray:
         """Similarity of the known members to their nearest retain record outside their own group."""

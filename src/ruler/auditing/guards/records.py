@@ -192,6 +192,9 @@ def _find_differing_rows(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> l
         # Row numbers claim nothing about names, but the same numbers in another order are other rows.
         if named.dtype.kind not in "iu" or set(named.tolist()) != set(range(len(named))):
             return []
+    kinds = {first.dtype.kind, second.dtype.kind}
+    if kinds <= {"i", "u"} or kinds == {"U"}:
+        return np.flatnonzero(first != second).tolist()
     return [row for row, (a, b) in enumerate(zip(first.tolist(), second.tolist(), strict=True)) if a != b]
 
 

@@ -17,6 +17,7 @@ from ruler.core.types import FloatArray, IndexArray, Neighbors
 from ruler.metrics.paper import compare_rows
 from ruler.neighbors import Searcher, find_neighbors
 from ruler.stats.hybrid import LEAST_ORACLES
+from ruler.stats.permutation import KeptLabels
 
 Side = Literal["forget", "retain", "held_out"]
 SIDES: tuple[Side, ...] = ("forget", "retain", "held_out")
@@ -114,9 +115,7 @@ class LayerRows:
             }
         elif key not in self._compared:
             self._compared[key] = {
-                side: compare_rows(
-                    rows, other.rows[side], ("model", "other"), (self.norms[side], other.norms[side])
-                )
+                side: compare_rows(rows, other.rows[side], ("model", "other"), (self.norms[side], other.norms[side]))
                 for side, rows in self.rows.items()
             }
         return self._compared[key]
@@ -170,6 +169,7 @@ class Evidence:
     claimed_ids: Mapping[str, Mapping[Side, npt.NDArray[Any]]] = field(default_factory=dict)
     # names of the columns of the unlearned model's rows, where they came as a table
     columns: tuple[str, ...] | None = None
+    kept_labels: KeptLabels = field(default_factory=KeptLabels, repr=False)  # that permutation tests drew
 
     @property
     def layers(self) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ from ruler.core.checks import (
     measure_norms,
 )
 from ruler.core.errors import InputError
+from ruler.core.stacked import release_pages
 from ruler.core.threads import run_in_threads
 from ruler.core.types import Embeddings, FloatArray, IndexArray, RowsLike, as_names
 from ruler.embeddings.sides import as_rows, check_no_model
@@ -304,7 +305,7 @@ def _hash_side(models: Mapping[str, _GivenModel], side: Side) -> Keys:
     return total
 
 
-def _take_rows(rows: npt.NDArray[Any], order: IndexArray) -> npt.NDArray[Any]:
+def _take_rows(rows: Any, order: IndexArray) -> npt.NDArray[Any]:
     """A copy of the rows in another order."""
     taken = np.empty((len(order), rows.shape[1]), rows.dtype)
 
@@ -316,6 +317,7 @@ def _take_rows(rows: npt.NDArray[Any], order: IndexArray) -> npt.NDArray[Any]:
             taken[own] = rows[order[own]]
 
     run_in_threads(take, iterate_blocks(len(order), cached_rows_for(rows.shape[1])))
+    release_pages(rows)
     return taken
 
 

@@ -47,8 +47,9 @@ def order_rows(keys: Keys, ids: npt.NDArray[Any], groups: npt.NDArray[Any] | Non
         >>> order_rows(np.array([7, 3, 3], dtype=np.uint64), np.array(["a", "c", "b"]), None).tolist()
         [2, 1, 0]
     """
-    if len(np.unique(keys)) == len(keys):
-        return np.argsort(keys, kind="stable")
+    by_content: IndexArray = np.argsort(keys)
+    if (np.diff(keys[by_content]) > 0).all():
+        return by_content
     names = np.unique(ids.astype(str), return_inverse=True)[1]
     owners = names if groups is None else np.unique(groups.astype(str), return_inverse=True)[1]
     order: IndexArray = np.lexsort((names, owners, keys))

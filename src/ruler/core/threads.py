@@ -21,7 +21,7 @@ def run_in_threads(call: Callable[[Item], Result], items: Iterable[Item]) -> lis
         >>> run_in_threads(abs, [-1, 2, -3])
         [1, 2, 3]
     """
-    # once a block of this size is freed, glibc keeps smaller ones for the next step, which else fetches zeroed pages anew
+    # glibc keeps blocks for the next step up to the largest size that was freed; larger ones are zeroed pages each time
     np.empty(_KEPT_BYTES, np.uint8)
     listed = list(items)
     n_threads = min(len(listed), count_threads())

@@ -65,7 +65,8 @@ def check_sharing(evidence: Evidence) -> Iterator[GuardFinding]:
 
 def check_repeats(evidence: Evidence) -> Iterator[GuardFinding]:
     """Ids that stand twice on one side, so that one record counts as several."""
-    for side, ids in evidence.ids.items():
+    for side in (side for side in evidence.ids if side in evidence.named):  # row numbers name each record once
+        ids = evidence.ids[side]
         names, counts = np.unique(ids, return_counts=True)
         if (counts > 1).any():
             most = counts.argmax()

@@ -13,6 +13,7 @@ from ruler.auditing.findings import Pairing
 from ruler.auditing.settings import AuditSettings
 from ruler.core.arithmetic import iterate_blocks, norm_rows, unit_rows
 from ruler.core.checks import block_rows_for
+from ruler.core.stacked import StackedRows
 from ruler.core.types import FloatArray, IndexArray, Neighbors
 from ruler.metrics.paper import compare_rows
 from ruler.neighbors import Searcher, find_neighbors
@@ -54,21 +55,24 @@ class LayerRows:
 
         Retain rows are missing where they are not ranked.
         """
-        retain = self.rows["retain"]
-        found: dict[Side, Neighbors] = {
-            side: self.search(rows, retain) for side, rows in self.rows.items() if side != "retain"
-        }
-        if not self.ranks_retain:
-            return found
-        if self.reference is None:
-            return {**found, "retain": self.search(retain, retain, exclude_self=True)}
-        two = self.search(retain[self.reference], retain, k=2)
-        place = (two.index[:, :1] == self.reference[:, None]).astype(np.int64)  # the first, unless it is the row itself
-        similarity, index = (
-            np.take_along_axis(two.similarity, place, axis=1),
-            np.take_along_axis(two.index, place, axis=1),
-        )
-        return {**found, "retain": Neighbors(similarity, index)}
+        retain, reference = self.rows["retain"], self.reference if self.ranks_retain else None
+        queries: dict[Side, Any] = {side: rows for side, rows in self.rows.items() if side != "retain"}
+        if reference is not None:
+            queries["retain"] = retain[reference]
+        # one search for all of them: the retain rows take longest to prepare
+        best = self.search(StackedRows(list(queries.values())), retain, k=1 if reference is None else 2)
+        ends = np.cumsum([len(rows) for rows in queries.values()])
+        own = np.full(ends[-1], -1)
+        if reference is not None:
+            own[-len(reference) :] = reference
+        place = (best.index[:, :1] == own[:, None]).astype(np.int64)  # the first, unless it is the row itself
+        similarity = np.take_along_axis(best.similarity, place, axis=1)
+        index = np.take_along_axis(best.index, place, axis=1)
+        spans = {side: slice(end - len(queries[side]), end) for side, end in zip(queries, ends, strict=True)}
+        found = {side: Neighbors(similarity[span], index[span]) for side, span in spans.items()}
+        if self.ranks_retain and reference is None:
+            found["retain"] = self.search(retain, retain, exclude_self=True)
+        return found
 
     @cached_property
     def log_norms(self) -> SideScores:

@@ -65,11 +65,9 @@ class LayerRows:
         own = np.full(ends[-1], -1)
         if reference is not None:
             own[-len(reference) :] = reference
-        place = (best.index[:, :1] == own[:, None]).astype(np.int64)  # the first, unless it is the row itself
-        similarity = np.take_along_axis(best.similarity, place, axis=1)
-        index = np.take_along_axis(best.index, place, axis=1)
+        best = _leave_out(best, own)
         spans = {side: slice(end - len(queries[side]), end) for side, end in zip(queries, ends, strict=True)}
-        found = {side: Neighbors(similarity[span], index[span]) for side, span in spans.items()}
+        found = {side: Neighbors(best.similarity[span], best.index[span]) for side, span in spans.items()}
         if self.ranks_retain and reference is None:
             found["retain"] = self.search(retain, retain, exclude_self=True)
         return found
@@ -132,8 +130,9 @@ class LayerRows:
 
     def find_nearest_in_other_groups(self) -> FloatArray:
         """Similarity of the known members to their nearest retain record outside their own group."""
-        retain, own = self.rows["retain"], self.members
-        groups = np.arange(len(retain)) if self.retain_groups is None else self.retain_groups
+        retain, own, groups = self.rows["retain"], self.members, self.retain_groups
+        if groups is None:  # each record is its own
+            return _leave_out(self.search(retain[own], retain, k=2), own).similarity[:, 0]
         queries = np.asarray(retain[own], dtype=np.float64)
         queries = unit_rows(queries, norm_rows(queries))
         nearest = np.full(len(own), -1.0)
@@ -144,6 +143,12 @@ class LayerRows:
             nearest = np.maximum(nearest, products.max(axis=1))
         bounded: FloatArray = np.minimum(nearest, 1.0)
         return bounded
+
+
+def _leave_out(best: Neighbors, own: IndexArray) -> Neighbors:
+    """The first neighbour of each query, or the second where the first is the row ``own`` (n,), itself."""
+    place = (best.index[:, :1] == own[:, None]).astype(np.int64)
+    return Neighbors(np.take_along_axis(best.similarity, place, axis=1), np.take_along_axis(best.index, place, axis=1))
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ruler.core.arithmetic import iterate_blocks
-from ruler.core.checks import cached_rows_for
 from ruler.core.threads import run_in_threads
 from ruler.core.types import FloatArray, IndexArray
 from ruler.stats.auc import ROUNDING, ScorePool, estimate_auc
@@ -20,6 +19,7 @@ Block = tuple[int, npt.NDArray[np.bool_]]
 """How many draws the round is to reach, and labellings (n_draws, n): who is in the first sample."""
 
 _BLOCK_ELEMENTS = 1 << 20
+_COUNTED_ELEMENTS = 1 << 18  # at a time, by each thread
 _MOST_KEPT_BYTES = 1 << 24
 _MOST_DOUBLINGS = 4
 _CLEAR = 4.0  # standard errors of a p-value by simulation
@@ -112,7 +112,7 @@ def compare_families(
 def _largest(pools: list[ScorePool], families: IndexArray, labels: npt.NDArray[np.bool_]) -> FloatArray:
     """(n_draws, n_families) largest absolute statistic of each family."""
     n_first = labels.sum(axis=1).astype(np.float64)
-    spans = iterate_blocks(len(labels), cached_rows_for(labels.shape[1]))
+    spans = iterate_blocks(len(labels), max(1, _COUNTED_ELEMENTS // labels.shape[1]))
 
     def measure(pool: ScorePool) -> FloatArray:
         parts = [estimate_auc(pool, labels[start:stop], n_first[start:stop]).studentise() for start, stop in spans]

@@ -20,7 +20,7 @@ Block = tuple[int, npt.NDArray[np.bool_]]
 
 _BLOCK_ELEMENTS = 1 << 20
 _COUNTED_ELEMENTS = 1 << 18  # at a time, by each thread
-_MOST_KEPT_BYTES = 1 << 24
+_MOST_KEPT_BYTES = 1 << 23
 _MOST_DOUBLINGS = 4
 _CLEAR = 4.0  # standard errors of a p-value by simulation
 
@@ -42,7 +42,7 @@ class FamilyTest:
 
 @dataclass(eq=False)
 class KeptLabels:
-    """Labellings that one test drew, for the next test of the same records: the first of them, up to 16 MB."""
+    """Labellings that one test drew, for the next test of the same records: the first of them, up to 8 MB."""
 
     key: Hashable = None  # what they follow from
     blocks: list[npt.NDArray[np.uint8]] = field(default_factory=list)  # packed, eight records per byte

@@ -8,8 +8,10 @@ from scipy.stats import ortho_group
 from tests.auditing.cases import FAST, QUICK, ROWS, SOUND
 
 from ruler.auditing import AuditSettings, audit, gather_evidence
+from ruler.core.arithmetic import norm_rows
 from ruler.core.errors import InputError
 from ruler.core.types import Embeddings
+from ruler.neighbors import find_neighbors
 
 
 def test_an_oracle_with_other_axes_is_aligned(make_world):
@@ -86,6 +88,35 @@ def test_several_oracles_and_layers_keep_their_names():
         gather_evidence(layers, oracle=tuple({"last": part["last"]} for part in layers))
     with pytest.raises(InputError, match="unlearned must have the same layers on every side"):
         gather_evidence((layers[0], {"last": SOUND[1]}))
+
+
+@pytest.mark.parametrize("n_reference", [None, 100])
+def test_retain_rows_are_prepared_once_for_all_that_are_looked_up_among_them(n_reference):
+    asked = []
+
+    def search(queries, base, **options):
+        asked.append((len(queries), queries is base))
+        return find_neighbors(queries, base, **options)
+
+    model = tuple(np.split(np.random.default_rng(5).normal(size=(165, 3)), [5, 155]))
+    settings = AuditSettings(n_reference=n_reference)
+    evidence = gather_evidence(model, oracle=model, settings=settings, search=search)
+    found, others = evidence.main.nearest, evidence.main_oracles[0].nearest
+    once = [(115, False)] if n_reference else [(15, False), (150, True)]
+    assert asked == [*once, (15, False)]
+    retain = evidence.main.rows["retain"]
+    for side in ("forget", "held_out"):
+        alone = find_neighbors(evidence.main.rows[side], retain)
+        for one in (found, others):
+            np.testing.assert_array_equal(one[side].similarity, alone.similarity)
+            np.testing.assert_array_equal(one[side].index, alone.index)
+    assert sorted(others) == ["forget", "held_out"]
+
+
+def test_norms_belong_to_the_rows_as_they_are_ordered():
+    model = gather_evidence(SOUND, oracle=tuple(2 * rows for rows in SOUND)).main_oracles[0]
+    for side, rows in model.rows.items():
+        np.testing.assert_array_equal(model.norms[side], norm_rows(rows))
 
 
 def test_a_sample_of_the_reference_is_the_exact_one_restricted(make_world):

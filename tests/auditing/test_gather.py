@@ -119,6 +119,23 @@ def test_records_stand_in_an_order_of_their_content():
     assert np.array_equal(first.groups["forget"], first.order)
 
 
+@pytest.mark.parametrize("kind", ["array", "columns first", "mapped", "stacked"])
+def test_rows_are_put_in_order_whatever_holds_them(kind, tmp_path):
+    rows = np.random.default_rng(5).normal(size=(900, 4)).astype(np.float32)
+    np.save(tmp_path / "rows.npy", rows)
+    held = {
+        "array": rows,
+        "columns first": np.asfortranarray(rows),
+        "mapped": np.load(tmp_path / "rows.npy", mmap_mode="r"),
+        "stacked": StackedRows(np.array_split(rows, 3)),
+    }[kind]
+    evidence = gather_evidence((ROWS[:5, :1].repeat(4, axis=1), held))
+    ordered = evidence.main.rows["retain"]
+    np.testing.assert_array_equal(ordered, rows[evidence.ids["retain"]])
+    assert not np.array_equal(ordered, rows)
+    assert type(ordered) is np.ndarray
+
+
 def test_losses_are_given_for_every_side_or_for_none():
     full = tuple(Embeddings(rows, losses=np.ones(len(rows))) for rows in SOUND)
     assert gather_evidence(full).has_losses

@@ -1,7 +1,15 @@
 import numpy as np
 import pytest
 
-from ruler.core.checks import as_matrix, block_rows_for, check_number, check_same_shape, is_on_cuda, measure_norms
+from ruler.core.arithmetic import norm_rows
+from ruler.core.checks import (
+    as_matrix,
+    cached_rows_for,
+    check_number,
+    check_same_shape,
+    is_on_cuda,
+    measure_norms,
+)
 from ruler.core.errors import InputError
 
 
@@ -13,10 +21,21 @@ def test_memory_maps_are_not_copied(tmp_path):
 
 def test_faults_are_counted_over_the_whole_matrix():
     width = 64
-    rows = np.ones((3 * block_rows_for(width), width), dtype=np.float32)
+    rows = np.ones((3 * cached_rows_for(width), width), dtype=np.float32)
     rows[[0, len(rows) // 2, -1], 5] = np.nan
     with pytest.raises(InputError, match="rows must be finite; got NaN or inf in 3 rows"):
         measure_norms(rows, "rows")
+
+
+@pytest.mark.parametrize("n_threads", ["1", "3"])
+def test_norms_do_not_depend_on_blocks_or_threads(n_threads, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", n_threads)
+    rows = np.random.default_rng(0).normal(size=(3 * cached_rows_for(7) + 5, 7)).astype(np.float32)
+    expected = norm_rows(rows.astype(np.float64))
+    np.testing.assert_array_equal(measure_norms(rows, "rows"), expected)
+    rows[[5, cached_rows_for(7) + 3, -1], [2, 0, 6]] = np.inf
+    with pytest.raises(InputError, match="NaN or inf in 3 rows, the first is row 5"):
+        measure_norms(rows, "rows", is_whole=True)
 
 
 def test_all_zero_rows_are_legal_and_tiny_ones_are_not():

@@ -7,7 +7,7 @@ import pytest
 from ruler.core import stacked as stacked_module
 from ruler.core.checks import as_matrix, measure_norms
 from ruler.core.errors import InputError
-from ruler.core.stacked import StackedRows
+from ruler.core.stacked import StackedRows, release_pages
 from ruler.core.types import Embeddings
 
 JOINED = np.random.default_rng(0).normal(size=(23, 3)).astype(np.float32)
@@ -84,6 +84,24 @@ def test_changes_to_a_private_map_are_kept(tmp_path, monkeypatch):
     private[:] = 2.0
     rows = StackedRows([private])
     assert [rows[i].sum() for i in range(4)] == [2.0 * (1 << 12)] * 4
+
+
+def test_released_pages_are_read_again_when_asked_for(tmp_path):
+    if not hasattr(mmap, "MADV_DONTNEED"):
+        pytest.skip("this system cannot let go of mapped pages")
+    for name in ("rows", "own"):
+        np.save(tmp_path / f"{name}.npy", np.ones((1 << 9, 1 << 10)))
+    mapped, private = (
+        np.load(tmp_path / f"{name}.npy", mmap_mode=mode) for name, mode in (("rows", "r"), ("own", "c"))
+    )
+    private[0] = 2.0
+    assert mapped.sum() == 1 << 19
+    assert _resident_kib(mapped) > 0
+    for rows in (mapped, private, np.ones((2, 2))):
+        release_pages(rows)
+    assert _resident_kib(mapped) == 0
+    assert mapped.sum() == 1 << 19
+    assert private[0, 0] == 2.0
 
 
 def _resident_kib(mapped):

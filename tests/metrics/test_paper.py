@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 
 import ruler
+from ruler.core.arithmetic import norm_rows
+from ruler.core.checks import cached_rows_for
 from ruler.metrics import calibration_gap, oracle_similarity, percentile_rank, representation_shift
+from ruler.metrics.paper import compare_rows
 
 MODELS = ("unlearned", "original", "oracle")
 
@@ -147,3 +150,16 @@ NAN = np.where(X == 5, np.nan, X)
 def test_bad_input_is_named(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize("n_threads", ["1", "3"])
+def test_blocks_threads_and_known_norms_change_no_similarity(n_threads, random, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", n_threads)
+    n = 2 * cached_rows_for(5) + 3
+    left, right = random.normal(size=(2, n, 5))
+    left[::1000] = 0
+    norms = norm_rows(left), norm_rows(right)
+    found = compare_rows(left, right, ("left", "right"))
+    np.testing.assert_array_equal(compare_rows(left, right, ("left", "right"), norms), found)
+    some = random.integers(0, n, 40)
+    np.testing.assert_array_equal(compare_rows(left[some], right[some], ("left", "right")), found[some])

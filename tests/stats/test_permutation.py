@@ -8,6 +8,7 @@ from scipy.stats import brunnermunzel, mannwhitneyu
 
 from ruler.stats import compare_families
 from ruler.stats.auc import measure_effect
+from ruler.stats.permutation import KeptLabels, shuffle_labels
 
 
 def compare(first, second, **options):
@@ -200,3 +201,35 @@ def test_labellings_follow_from_the_seed():
     found = [compare(first, second, n_permutations=99, **seed) for seed in ({}, {"seed": 0}, {"seed": 1})]
     assert found[0].p_values == found[1].p_values
     assert found[0].p_values != found[2].p_values
+
+
+@pytest.mark.parametrize("strata", [None, np.arange(80) % 3])
+@pytest.mark.parametrize("most_kept", [0, 200, 1 << 24])
+def test_kept_labels_change_nothing(strata, most_kept, monkeypatch):
+    monkeypatch.setattr("ruler.stats.permutation._MOST_KEPT_BYTES", most_kept)
+    monkeypatch.setattr("ruler.stats.permutation._BLOCK_ELEMENTS", 80 * 7)  # seven labellings per block
+    scores, kept = np.random.default_rng(8).normal(size=(4, 80)), KeptLabels()
+    scores[1:3, :30] += 0.4
+    n_draws = set()
+    for row in scores:  # some stop after the first round, others go on
+        options = {"strata": strata, "n_permutations": 100, "alpha": 0.2}
+        alone, after = (compare_families(row[None, :], 30, [0], **options, **one) for one in ({}, {"kept": kept}))
+        assert (alone.p_values[0], alone.n_draws) == (after.p_values[0], after.n_draws)
+        n_draws.add(alone.n_draws)
+    assert len(n_draws) > 1
+    assert sum(block.nbytes for block in kept.blocks) <= most_kept
+
+
+def test_kept_labels_of_other_samples_are_not_used():
+    scores, kept = np.random.default_rng(9).normal(size=(1, 60)), KeptLabels()
+    for n_first, seed in ((20, 0), (25, 0), (25, 1)):
+        options = {"n_permutations": 99, "seed": seed}
+        alone = compare_families(scores, n_first, [0], **options)
+        assert compare_families(scores, n_first, [0], **options, kept=kept).p_values[0] == alone.p_values[0]
+
+
+@pytest.mark.parametrize(("n", "n_first"), [(1, 1), (9, 4), (300, 100)])
+def test_shuffled_labels_are_those_of_numpy(n, n_first):
+    labels = np.arange(n) < n_first
+    expected = np.random.default_rng(0).permuted(np.tile(labels, (20, 1)), axis=1)
+    np.testing.assert_array_equal(shuffle_labels(np.random.default_rng(0), labels, 20), expected)

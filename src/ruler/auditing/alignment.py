@@ -97,6 +97,7 @@ def judge_pairing(
     align: Alignment,
     halves: tuple[IndexArray, IndexArray],
     compare: Callable[[], FloatArray] | None = None,
+    known: FloatArray | None = None,
 ) -> Pairing:
     """How similar are retain records in two models, as they are and after the best rotation, and which is to be used?
 
@@ -108,6 +109,7 @@ def judge_pairing(
         align: Whether to rotate: where models are not seed-paired ("auto"), never or always.
         halves: Rows to fit a map on, and rows to judge it on.
         compare: Gives the similarities through that map where a caller keeps them; None fits it here.
+        known: (n,) similarity of each record to itself as the models are, where a caller has it.
 
     Raises:
         InputError: Fewer than four rows where a map is to be fitted.
@@ -119,7 +121,9 @@ def judge_pairing(
         (True, 1.0, True)
     """
     is_comparable = rows.shape == others.shape
-    plain = float(np.median(compare_rows(rows, others, ("rows", "others")))) if is_comparable else np.nan
+    if is_comparable and known is None:
+        known = compare_rows(rows, others, ("rows", "others"))
+    plain = np.nan if known is None else float(np.median(known))
     is_surely_paired = plain >= SURELY_PAIRED
     if align == "never" or (align == "auto" and is_surely_paired):
         return Pairing(plain, np.nan, is_surely_paired, False, 0)
@@ -130,8 +134,8 @@ def judge_pairing(
     fitted, judged = halves
     through = compare() if compare else compare_through(rows, others, fit_map(rows, others, fitted), judged)
     aligned = float(np.median(through))
-    if is_comparable:
-        plain = float(np.median(compare_rows(rows[judged], others[judged], ("rows", "others"))))
+    if known is not None:
+        plain = float(np.median(known[judged]))
     is_paired = bool(plain >= SURELY_PAIRED or aligned - plain < WORTH_ALIGNING)
     return Pairing(plain, aligned, is_paired, align == "always" or not is_paired, len(fitted))
 

@@ -29,8 +29,9 @@ from ruler.auditing.settings import AuditSettings
 from ruler.auditing.verdict import UNFAIR, count_flagged, decide
 from ruler.core import __version__
 from ruler.core.arithmetic import iterate_blocks
-from ruler.core.checks import block_rows_for
+from ruler.core.checks import cached_rows_for
 from ruler.core.readers.pins import PinnedInputs
+from ruler.core.threads import run_in_threads
 
 
 def audit(
@@ -145,6 +146,11 @@ def audit_evidence(
 
 def _describe_provenance(evidence: Evidence) -> dict[str, Any]:
     """Versions, time, layers, and shape and hash of every array at the main layer. The rows themselves stay out."""
+    arrays = [(name, side, rows) for name, model in evidence.models.items() for side, rows in model.rows.items()]
+    hashes = run_in_threads(lambda one: hash_rows(one[2]), arrays)
+    described: dict[str, dict[str, Any]] = {name: {} for name in evidence.models}
+    for (name, side, rows), digest in zip(arrays, hashes, strict=True):
+        described[name][side] = {"shape": list(rows.shape), "dtype": str(rows.dtype), "sha256": digest}
     return {
         "ruler": __version__,
         "python": platform.python_version(),
@@ -159,13 +165,7 @@ def _describe_provenance(evidence: Evidence) -> dict[str, Any]:
             "ids": {side: hash_names(evidence.ids[side]) for side in sorted(evidence.named)},
             "groups": {side: hash_names(names) for side, names in evidence.groups.items()},
         },
-        "arrays": {
-            name: {
-                side: {"shape": list(rows.shape), "dtype": str(rows.dtype), "sha256": hash_rows(rows)}
-                for side, rows in model.rows.items()
-            }
-            for name, model in evidence.models.items()
-        },
+        "arrays": described,
     }
 
 
@@ -187,6 +187,6 @@ def hash_rows(rows: npt.NDArray[Any]) -> str:
         True
     """
     digest = hashlib.sha256(f"{rows.shape}".encode())
-    for start, stop in iterate_blocks(len(rows), block_rows_for(rows.shape[1])):
+    for start, stop in iterate_blocks(len(rows), cached_rows_for(rows.shape[1])):
         digest.update(np.ascontiguousarray(rows[start:stop], dtype="<f8").data)
     return digest.hexdigest()

@@ -12,11 +12,13 @@ from ruler.auditing.alignment import compare_through, fit_map, judge_pairing
 from ruler.auditing.findings import Pairing
 from ruler.auditing.settings import AuditSettings
 from ruler.core.arithmetic import iterate_blocks, norm_rows, unit_rows
-from ruler.core.checks import block_rows_for, measure_norms
+from ruler.core.checks import block_rows_for
+from ruler.core.stacked import StackedRows
 from ruler.core.types import FloatArray, IndexArray, Neighbors
-from ruler.metrics import cosine_similarity
+from ruler.metrics.paper import compare_rows
 from ruler.neighbors import Searcher, find_neighbors
 from ruler.stats.hybrid import LEAST_ORACLES
+from ruler.stats.permutation import KeptLabels
 
 Side = Literal["forget", "retain", "held_out"]
 SIDES: tuple[Side, ...] = ("forget", "retain", "held_out")
@@ -32,6 +34,7 @@ class LayerRows:
     """One model at one layer; what is measured of it is measured when first asked for, and kept."""
 
     rows: SideRows  # (n, p) by side, finite, the same records in the same order for every model
+    norms: Mapping[Side, FloatArray]  # (n,) of the rows, by side
     losses: Mapping[Side, FloatArray] | None  # (n,) by side; None where the model's losses are not known
     settings: AuditSettings  # of the audit
     halves: tuple[IndexArray, IndexArray]  # retain rows to fit a map between models on, and rows to compare
@@ -52,34 +55,39 @@ class LayerRows:
 
         Retain rows are missing where they are not ranked.
         """
-        retain = self.rows["retain"]
-        found: dict[Side, Neighbors] = {
-            side: self.search(rows, retain) for side, rows in self.rows.items() if side != "retain"
-        }
-        if not self.ranks_retain:
-            return found
-        if self.reference is None:
-            return {**found, "retain": self.search(retain, retain, exclude_self=True)}
-        two = self.search(retain[self.reference], retain, k=2)
-        place = (two.index[:, :1] == self.reference[:, None]).astype(np.int64)  # the first, unless it is the row itself
-        similarity, index = (
-            np.take_along_axis(two.similarity, place, axis=1),
-            np.take_along_axis(two.index, place, axis=1),
-        )
-        return {**found, "retain": Neighbors(similarity, index)}
+        retain, reference = self.rows["retain"], self.reference if self.ranks_retain else None
+        queries: dict[Side, Any] = {side: rows for side, rows in self.rows.items() if side != "retain"}
+        if reference is not None:
+            queries["retain"] = retain[reference]
+        # one search for all of them: the retain rows take longest to prepare
+        best = self.search(StackedRows(list(queries.values())), retain, k=1 if reference is None else 2)
+        ends = np.cumsum([len(rows) for rows in queries.values()])
+        own = np.full(ends[-1], -1)
+        if reference is not None:
+            own[-len(reference) :] = reference
+        best = _leave_out(best, own)
+        spans = {side: slice(end - len(queries[side]), end) for side, end in zip(queries, ends, strict=True)}
+        found = {side: Neighbors(best.similarity[span], best.index[span]) for side, span in spans.items()}
+        if self.ranks_retain and reference is None:
+            found["retain"] = self.search(retain, retain, exclude_self=True)
+        return found
 
     @cached_property
     def log_norms(self) -> SideScores:
         """Logarithm of each row's norm; rows of norm 0 count as the least float."""
         least = np.finfo(np.float64).tiny
-        return {side: np.log(np.maximum(measure_norms(rows, side), least)) for side, rows in self.rows.items()}
+        return {side: np.log(np.maximum(norms, least)) for side, norms in self.norms.items()}
 
     def pair_with(self, other: "LayerRows") -> Pairing:
         """Whether two models share their axes, and whether similarities are to be taken through a map."""
         if other not in self._pairings:
             rows = self.rows["retain"], other.rows["retain"]
             self._pairings[other] = judge_pairing(
-                *rows, self.settings.align, self.halves, lambda: self._map_to(other)[1]
+                *rows,
+                self.settings.align,
+                self.halves,
+                lambda: self._map_to(other)[1],
+                self.compare(other, is_aligned=False)["retain"] if rows[0].shape == rows[1].shape else None,
             )
         return self._pairings[other]
 
@@ -108,18 +116,23 @@ class LayerRows:
                 for side, rows in self.rows.items()
             }
         elif key not in self._compared:
-            self._compared[key] = {side: cosine_similarity(rows, other.rows[side]) for side, rows in self.rows.items()}
+            self._compared[key] = {
+                side: compare_rows(rows, other.rows[side], ("model", "other"), (self.norms[side], other.norms[side]))
+                for side, rows in self.rows.items()
+            }
         return self._compared[key]
 
     def unit(self, sides: Sequence[Side]) -> FloatArray:
         """Rows of some sides at norm 1, one side after the other."""
-        blocks = (np.asarray(self.rows[side], dtype=np.float64) for side in sides)
-        return np.concatenate([unit_rows(block, norm_rows(block)) for block in blocks])
+        return np.concatenate(
+            [unit_rows(np.asarray(self.rows[side], dtype=np.float64), self.norms[side]) for side in sides]
+        )
 
     def find_nearest_in_other_groups(self) -> FloatArray:
         """Similarity of the known members to their nearest retain record outside their own group."""
-        retain, own = self.rows["retain"], self.members
-        groups = np.arange(len(retain)) if self.retain_groups is None else self.retain_groups
+        retain, own, groups = self.rows["retain"], self.members, self.retain_groups
+        if groups is None:  # each record is its own
+            return _leave_out(self.search(retain[own], retain, k=2), own).similarity[:, 0]
         queries = np.asarray(retain[own], dtype=np.float64)
         queries = unit_rows(queries, norm_rows(queries))
         nearest = np.full(len(own), -1.0)
@@ -130,6 +143,12 @@ class LayerRows:
             nearest = np.maximum(nearest, products.max(axis=1))
         bounded: FloatArray = np.minimum(nearest, 1.0)
         return bounded
+
+
+def _leave_out(best: Neighbors, own: IndexArray) -> Neighbors:
+    """The first neighbour of each query, or the second where the first is the row ``own`` (n,), itself."""
+    place = (best.index[:, :1] == own[:, None]).astype(np.int64)
+    return Neighbors(np.take_along_axis(best.similarity, place, axis=1), np.take_along_axis(best.index, place, axis=1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,6 +178,7 @@ class Evidence:
     claimed_ids: Mapping[str, Mapping[Side, npt.NDArray[Any]]] = field(default_factory=dict)
     # names of the columns of the unlearned model's rows, where they came as a table
     columns: tuple[str, ...] | None = None
+    kept_labels: KeptLabels = field(default_factory=KeptLabels, repr=False)  # that permutation tests drew
 
     @property
     def layers(self) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """Arguments of an audit -> evidence: every array checked, records put in an order that follows from their content."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 from os import PathLike
 from typing import Any, TypeAlias, cast
@@ -13,8 +13,10 @@ from ruler.auditing.alignment import halve
 from ruler.auditing.evidence import SIDES, Evidence, LayerRows, Side, SideRows
 from ruler.auditing.order import Keys, choose_members, draw_reference, hash_content, match_strata, order_rows
 from ruler.auditing.settings import AuditSettings, check_settings
+from ruler.core.arithmetic import iterate_blocks
 from ruler.core.checks import (
     as_matrix,
+    cached_rows_for,
     check_same_columns,
     check_same_shape,
     check_same_space,
@@ -22,7 +24,9 @@ from ruler.core.checks import (
     measure_norms,
 )
 from ruler.core.errors import InputError
-from ruler.core.types import Embeddings, IndexArray, RowsLike, as_names
+from ruler.core.stacked import release_pages
+from ruler.core.threads import run_in_threads
+from ruler.core.types import Embeddings, FloatArray, IndexArray, RowsLike, as_names
 from ruler.embeddings.sides import as_rows, check_no_model
 from ruler.neighbors import Searcher, find_neighbors
 
@@ -41,10 +45,14 @@ _LARGEST_COPY = 1 << 30
 
 @dataclass(frozen=True, eq=False)
 class _GivenModel:
-    """One model as it was given: ``layers[name][side]``, and what carries the rows of the main layer, by side."""
+    """One model as it was given: ``layers[name][side]``, and what carries the rows of the main layer, by side.
+
+    ``norms[name][side]`` are those of its rows, once these are checked.
+    """
 
     layers: Mapping[str, SideRows]
     sides: Mapping[Side, Any]
+    norms: dict[str, dict[Side, FloatArray]] = field(default_factory=dict)
 
     @property
     def main(self) -> SideRows:
@@ -117,7 +125,8 @@ def gather_evidence(
         losses = arrange(model.collect("losses")) or None
         return {
             layer: LayerRows(
-                {side: part[order[side]] if is_moved[side] else part for side, part in rows.items()},
+                {side: _take_rows(part, order[side]) if is_moved[side] else part for side, part in rows.items()},
+                arrange(model.norms[layer]),
                 losses,
                 original=None if before is None else before[layer],
                 ranks_retain=model is first,
@@ -177,9 +186,10 @@ def _split_models(unlearned: Any, oracle: Any, original: Any, settings: AuditSet
             check_same_columns(table.columns, other_table.columns, (label, other_label))
     for name, model in models.items():
         for layer, sides in model.layers.items():
-            for side, rows in sides.items():
-                where = f" at {layer}" if len(model.layers) > 1 else ""
-                measure_norms(rows, f"{name} {side}{where}", is_whole=True)
+            where = f" at {layer}" if len(model.layers) > 1 else ""
+            model.norms[layer] = {
+                side: measure_norms(rows, f"{name} {side}{where}", is_whole=True) for side, rows in sides.items()
+            }
     for name, model in models.items():  # what is given must not be passed over in silence
         known = model.collect("losses").keys()
         if known and known != model.main.keys():
@@ -293,6 +303,22 @@ def _hash_side(models: Mapping[str, _GivenModel], side: Side) -> Keys:
     ]
     total: Keys = np.sum(keys, axis=0, dtype=np.uint64)
     return total
+
+
+def _take_rows(rows: Any, order: IndexArray) -> npt.NDArray[Any]:
+    """A copy of the rows in another order."""
+    taken = np.empty((len(order), rows.shape[1]), rows.dtype)
+
+    def take(span: tuple[int, int]) -> None:
+        own = slice(*span)
+        if isinstance(rows, np.ndarray):
+            np.take(rows, order[own], axis=0, out=taken[own], mode="clip")  # far quicker than rows[order]
+        else:
+            taken[own] = rows[order[own]]
+
+    run_in_threads(take, iterate_blocks(len(order), cached_rows_for(rows.shape[1])))
+    release_pages(rows)
+    return taken
 
 
 def _order_sides(

@@ -9,8 +9,9 @@ import numpy.typing as npt
 from ruler.auditing.evidence import N_MEMBERS, Side
 from ruler.auditing.settings import AuditSettings
 from ruler.core.arithmetic import iterate_blocks
-from ruler.core.checks import block_rows_for
+from ruler.core.checks import cached_rows_for
 from ruler.core.errors import InputError
+from ruler.core.threads import run_in_threads
 from ruler.core.types import IndexArray
 
 Keys = npt.NDArray[np.uint64]
@@ -28,10 +29,14 @@ def hash_content(rows: npt.NDArray[Any], salt: int = 0) -> Keys:
     odd = np.random.default_rng(salt).integers(1, 1 << 63, rows.shape[1], dtype=np.uint64)
     factors = odd * np.uint64(2) + np.uint64(1)
     keys = np.empty(len(rows), dtype=np.uint64)
-    for start, stop in iterate_blocks(len(rows), block_rows_for(rows.shape[1])):
-        bits = (np.asarray(rows[start:stop], dtype=np.float64) + 0.0).view(np.uint64)  # -0 becomes 0
+
+    def mix(span: tuple[int, int]) -> None:
+        own = slice(*span)
+        bits = (np.asarray(rows[own], dtype=np.float64) + 0.0).view(np.uint64)  # -0 becomes 0
         mixed = ((bits ^ (bits >> np.uint64(29))) * factors).sum(axis=1, dtype=np.uint64)
-        keys[start:stop] = (mixed ^ (mixed >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15)
+        keys[own] = (mixed ^ (mixed >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15)
+
+    run_in_threads(mix, iterate_blocks(len(rows), cached_rows_for(rows.shape[1])))
     return keys
 
 
@@ -42,8 +47,9 @@ def order_rows(keys: Keys, ids: npt.NDArray[Any], groups: npt.NDArray[Any] | Non
         >>> order_rows(np.array([7, 3, 3], dtype=np.uint64), np.array(["a", "c", "b"]), None).tolist()
         [2, 1, 0]
     """
-    if len(np.unique(keys)) == len(keys):
-        return np.argsort(keys, kind="stable")
+    by_content: IndexArray = np.argsort(keys)
+    if (np.diff(keys[by_content]) > 0).all():
+        return by_content
     names = np.unique(ids.astype(str), return_inverse=True)[1]
     owners = names if groups is None else np.unique(groups.astype(str), return_inverse=True)[1]
     order: IndexArray = np.lexsort((names, owners, keys))

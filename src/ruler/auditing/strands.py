@@ -171,6 +171,7 @@ def find_p_values(
         n_permutations=evidence.settings.n_permutations,
         seed=evidence.draw_seed,
         alpha=evidence.settings.alpha,
+        kept=evidence.kept_labels,
     )
     return {name: (float(p), float(q)) for name, p, q in zip(names, tested.p_values, tested.adjusted, strict=True)}
 

@@ -1,6 +1,5 @@
 """The only argument validators: what comes from outside becomes a checked (n, p) matrix."""
 
-from collections import Counter
 from typing import Any, cast
 
 import numpy as np
@@ -10,11 +9,13 @@ from ruler.core.arithmetic import iterate_blocks, norm_rows
 from ruler.core.errors import InputError
 from ruler.core.optional import load_optional
 from ruler.core.stacked import StackedRows
+from ruler.core.threads import run_in_threads
 from ruler.core.types import Embeddings, FloatArray
 
 Shape = tuple[int, ...]
 _DLPACK_CPU, _DLPACK_CUDA = 1, 2
 _BLOCK_ELEMENTS = 1 << 20
+_CACHED_ELEMENTS = 1 << 17
 _SMALLEST_SQUARE = np.finfo(np.float64).tiny
 
 
@@ -134,25 +135,32 @@ def measure_norms(matrix: npt.NDArray[Any], name: str, *, is_whole: bool = False
             whole matrices, says where the first is.
     """
     norms = np.empty(len(matrix))
-    bad: Counter[str] = Counter()
-    first: dict[str, int] = {}
-    for start, stop in iterate_blocks(len(matrix), block_rows_for(matrix.shape[1])):
+
+    def measure(span: tuple[int, int]) -> dict[str, tuple[int, int]]:
+        """Measure a block; returns how many of its rows have a fault, and the first, by fault."""
+        start, stop = span
         block = np.asarray(matrix[start:stop], dtype=np.float64)
         with np.errstate(over="ignore", invalid="ignore", under="ignore"):
             norms[start:stop] = norm_rows(block)
             is_sound = (norms[start:stop] < np.inf) & (norms[start:stop] ** 2 >= _SMALLEST_SQUARE)
-        if not is_sound.all():
-            suspects = np.flatnonzero(~is_sound)
-            for fault, is_bad in _find_faults(block[suspects]).items():
-                bad[fault] += int(is_bad.sum())
-                if is_bad.any():
-                    first.setdefault(fault, start + int(suspects[is_bad.argmax()]))
+        if is_sound.all():
+            return {}
+        suspects = np.flatnonzero(~is_sound)
+        return {
+            fault: (int(is_bad.sum()), start + int(suspects[is_bad.argmax()]))
+            for fault, is_bad in _find_faults(block[suspects]).items()
+            if is_bad.any()
+        }
+
+    found = run_in_threads(measure, iterate_blocks(len(matrix), cached_rows_for(matrix.shape[1])))
     for fault, message in _FAULTS.items():
-        if bad[fault]:
+        seen = [faults[fault] for faults in found if fault in faults]
+        if seen:
+            n_bad, first = sum(n for n, _ in seen), seen[0][1]
             held: Any = matrix
             is_stacked = isinstance(held, StackedRows)
-            place = held.locate(first[fault]) if is_stacked else f"row {first[fault]}" if is_whole else ""
-            rows = f"{bad[fault]} rows, the first is {place}" if place else f"{bad[fault]} rows"
+            place = held.locate(first) if is_stacked else f"row {first}" if is_whole else ""
+            rows = f"{n_bad} rows, the first is {place}" if place else f"{n_bad} rows"
             raise InputError(message.format(name=name, rows=rows))
     return norms
 
@@ -179,6 +187,14 @@ def _find_faults(suspects: FloatArray) -> dict[str, npt.NDArray[np.bool_]]:
 def block_rows_for(n_columns: int) -> int:
     """How many rows of this width make a block of about 8 MB in float64."""
     return max(1, _BLOCK_ELEMENTS // n_columns)
+
+
+def cached_rows_for(n_columns: int) -> int:
+    """How many rows of this width make a block of about 1 MB in float64.
+
+    For steps that go row by row: such a block stays in a processor's cache from one step to the next.
+    """
+    return max(1, _CACHED_ELEMENTS // n_columns)
 
 
 def check_number(value: Any, name: str, *, minimum: float, is_strict: bool = False, is_whole: bool = False) -> None:

@@ -124,10 +124,15 @@ class StackedRows:
                 return
             self._n_mapped = 0
         for part in self.parts:
-            mapped = getattr(part, "_mmap", None)
-            is_own = getattr(part, "mode", "r") == "c"  # changes to a private map are nowhere else
-            if isinstance(mapped, mmap.mmap) and not is_own and hasattr(mmap, "MADV_DONTNEED"):
-                mapped.madvise(mmap.MADV_DONTNEED)
+            release_pages(part)
+
+
+def release_pages(rows: Any) -> None:
+    """Let the process forget the pages of a memory map that were read; they are read again when asked for."""
+    mapped = getattr(rows, "_mmap", None)
+    is_own = getattr(rows, "mode", "r") == "c"  # changes to a private map are nowhere else
+    if isinstance(mapped, mmap.mmap) and not is_own and hasattr(mmap, "MADV_DONTNEED"):
+        mapped.madvise(mmap.MADV_DONTNEED)
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ruler.core.arithmetic import TIE_SLACK, iterate_blocks, similarity_of_unit_rows, unit_rows
-from ruler.core.checks import as_matrix, block_rows_for, check_same_shape, measure_norms
+from ruler.core.checks import as_matrix, cached_rows_for, check_same_shape, measure_norms
 from ruler.core.errors import InputError
+from ruler.core.threads import run_in_threads
 from ruler.core.types import FloatArray, RowsLike
 from ruler.neighbors.search import search
 
@@ -30,18 +31,25 @@ def cosine_similarity(a: RowsLike, b: RowsLike) -> FloatArray:
     return compare_rows(a, b, ("a", "b"))
 
 
-def compare_rows(a: RowsLike, b: RowsLike, names: tuple[str, str]) -> FloatArray:
-    """`cosine_similarity` whose errors name the caller's own arguments."""
+def compare_rows(
+    a: RowsLike, b: RowsLike, names: tuple[str, str], norms: tuple[FloatArray, FloatArray] | None = None
+) -> FloatArray:
+    """`cosine_similarity` whose errors name the caller's own arguments; ``norms`` of the rows, where they are known."""
     left, right = as_matrix(a, names[0]), as_matrix(b, names[1])
     check_same_shape(left.shape, right.shape, names)
-    left_norms, right_norms = (measure_norms(*one, is_whole=True) for one in zip((left, right), names, strict=True))
+    if norms is None:
+        norms = measure_norms(left, names[0], is_whole=True), measure_norms(right, names[1], is_whole=True)
+    left_norms, right_norms = norms
     similarity = np.empty(len(left))
-    for start, stop in iterate_blocks(len(left), block_rows_for(left.shape[1])):
-        rows = slice(start, stop)
+
+    def compare(span: tuple[int, int]) -> None:
+        rows = slice(*span)
         similarity[rows] = similarity_of_unit_rows(
-            unit_rows(left[rows].astype(np.float64), left_norms[rows]),
-            unit_rows(right[rows].astype(np.float64), right_norms[rows]),
+            unit_rows(np.asarray(left[rows], dtype=np.float64), left_norms[rows]),
+            unit_rows(np.asarray(right[rows], dtype=np.float64), right_norms[rows]),
         )
+
+    run_in_threads(compare, iterate_blocks(len(left), cached_rows_for(left.shape[1])))
     return similarity
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ruler.core.arithmetic import iterate_blocks, unit_rows
-from ruler.core.checks import as_matrix, block_rows_for, measure_norms
+from ruler.core.checks import as_matrix, block_rows_for, cached_rows_for, measure_norms
 from ruler.core.types import FloatArray, IndexArray, Neighbors
 
 _EXPAND_ELEMENTS = 1 << 20
@@ -96,7 +96,7 @@ def group_identical(rows: UnitRows, run: Callable[..., Any] = map) -> Groups | N
     A 64-bit hash proposes, a comparison of the rows decides: two groups with the same hash are not merged, which costs
     time and never an error. ``run`` is `map`, or the ``map`` of a thread pool.
     """
-    bounds = iterate_blocks(len(rows), block_rows_for(rows.width))
+    bounds = iterate_blocks(len(rows), cached_rows_for(rows.width))
     hashes = np.concatenate(list(run(lambda span: rows.hash(*span), bounds)))
     order = np.argsort(hashes, kind="stable")  # equal hashes stay in row order
     starts_run = np.ones(len(order), dtype=bool)

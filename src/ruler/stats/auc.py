@@ -77,11 +77,11 @@ class AucEstimate:
             return np.where(np.abs(distance) <= ROUNDING, 0.0, distance / self.standard_error)
 
 
-def estimate_auc(pool: ScorePool, is_first: npt.NDArray[np.bool_]) -> AucEstimate:
+def estimate_auc(pool: ScorePool, is_first: npt.NDArray[np.bool_], n_first: FloatArray | None = None) -> AucEstimate:
     """AUC of the records marked in each row of ``is_first`` against the others, with its standard error.
 
     The variance is that of the placements (Brunner and Munzel 2000), so that unequal spread does not make it too small.
-    ``is_first`` is (n_draws, n), for the n scores of the pool.
+    ``is_first`` is (n_draws, n), for the n scores of the pool; ``n_first`` (n_draws,) its sums, where they are known.
 
     Example:
         >>> pool = ScorePool.of(np.array([1.0, 2.0, 3.0, 4.0, 5.0]))
@@ -89,7 +89,8 @@ def estimate_auc(pool: ScorePool, is_first: npt.NDArray[np.bool_]) -> AucEstimat
         >>> found.effect.round(3).tolist(), found.standard_error.round(3).tolist()
         ([0.833], [0.236])
     """
-    n_first = is_first.sum(axis=1).astype(np.float64)
+    if n_first is None:
+        n_first = is_first.sum(axis=1).astype(np.float64)
     n_second = is_first.shape[1] - n_first
     is_quick = len(pool.ties) <= _FEW_TIES and (n_first == n_first[0]).all()
     wins, squares_first, squares_second = (_sum_by_place if is_quick else _sum_by_tie)(pool, is_first)

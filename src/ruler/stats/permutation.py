@@ -1,17 +1,26 @@
 """Many scores of the same two samples: are the samples alike in all of them, and in which are they not?"""
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ruler.core.arithmetic import iterate_blocks
+from ruler.core.threads import run_in_threads
 from ruler.core.types import FloatArray, IndexArray
 from ruler.stats.auc import ROUNDING, ScorePool, estimate_auc
 
+Block = tuple[int, npt.NDArray[np.bool_]]
+"""How many draws the round is to reach, and labellings (n_draws, n): who is in the first sample."""
+
 _BLOCK_ELEMENTS = 1 << 20
+_COUNTED_ELEMENTS = 1 << 18  # at a time, by each thread
+_MOST_KEPT_BYTES = 1 << 23
 _MOST_DOUBLINGS = 4
 _CLEAR = 4.0  # standard errors of a p-value by simulation
 
@@ -31,6 +40,15 @@ class FamilyTest:
     is_exact: bool  # all labellings were counted, not a random draw of them
 
 
+@dataclass(eq=False)
+class KeptLabels:
+    """Labellings that one test drew, for the next test of the same records: the first of them, up to 8 MB."""
+
+    key: Hashable = None  # what they follow from
+    blocks: list[npt.NDArray[np.uint8]] = field(default_factory=list)  # packed, eight records per byte
+    rng: np.random.Generator = field(default_factory=np.random.default_rng)  # as it stands after them
+
+
 def compare_families(
     scores: FloatArray,
     n_first: int,
@@ -40,6 +58,7 @@ def compare_families(
     n_permutations: int = 2000,
     seed: int = 0,
     alpha: float = 0.05,
+    kept: KeptLabels | None = None,
 ) -> FamilyTest:
     """Could chance alone have labelled the samples so that some score tells them apart as well as it does?
 
@@ -57,6 +76,7 @@ def compare_families(
         n_permutations: Labellings to begin with; where there are no more than these in all, each is counted once.
         seed: Of the labellings.
         alpha: The level whose side must be clear.
+        kept: Takes in labellings, or gives those that it has; the answer does not depend on it.
 
     Example:
         >>> found = compare_families(np.array([[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]]), 3, [0])
@@ -71,7 +91,9 @@ def compare_families(
     counts, corrected, n_draws = np.zeros(len(observed)), np.zeros(len(observed)), 0
     order = np.argsort(-observed, kind="stable")
     floors = observed * (1 - ROUNDING) - ROUNDING
-    for n_wanted, labels in _iterate_labels(n, n_first, strata, n_permutations, is_exact, seed):
+    for n_wanted, labels in (
+        _list_labels(n, n_first) if is_exact else _draw_labels(n, n_first, strata, n_permutations, seed, kept)
+    ):
         drawn = _largest(pools, codes, labels)
         counts += (drawn >= floors).sum(axis=0)
         # the largest among this family and all that are less extreme than it
@@ -89,32 +111,78 @@ def compare_families(
 
 def _largest(pools: list[ScorePool], families: IndexArray, labels: npt.NDArray[np.bool_]) -> FloatArray:
     """(n_draws, n_families) largest absolute statistic of each family."""
+    n_first = labels.sum(axis=1).astype(np.float64)
+    spans = iterate_blocks(len(labels), max(1, _COUNTED_ELEMENTS // labels.shape[1]))
+
+    def measure(pool: ScorePool) -> FloatArray:
+        parts = [estimate_auc(pool, labels[start:stop], n_first[start:stop]).studentise() for start, stop in spans]
+        return np.abs(np.concatenate(parts))
+
     found = np.zeros((len(labels), int(families.max()) + 1))
-    for pool, family in zip(pools, families, strict=True):
-        np.maximum(found[:, family], np.abs(estimate_auc(pool, labels).studentise()), out=found[:, family])
+    for family, statistic in zip(families, run_in_threads(measure, pools), strict=True):
+        np.maximum(found[:, family], statistic, out=found[:, family])
     return found
 
 
-def _iterate_labels(
-    n: int, n_first: int, strata: npt.NDArray[np.intp] | None, n_permutations: int, is_exact: bool, seed: int
-) -> Iterator[tuple[int, npt.NDArray[np.bool_]]]:
-    """Blocks (n_draws, n) of who is in the first sample, with the number of draws that the round is to reach."""
-    if is_exact:
-        chosen = np.array(list(combinations(range(n), n_first)))
-        labels = np.zeros((len(chosen), n), dtype=bool)
-        np.put_along_axis(labels, chosen, True, axis=1)
-        yield len(chosen), labels
-        return
-    rng = np.random.default_rng(seed)
-    start = np.arange(n) < n_first
-    parts = [np.arange(n)] if strata is None else [np.flatnonzero(strata == code) for code in np.unique(strata)]
+def _list_labels(n: int, n_first: int) -> Iterator[Block]:
+    """Every choice of the first sample, as one block."""
+    chosen = np.array(list(combinations(range(n), n_first)))
+    labels = np.zeros((len(chosen), n), dtype=bool)
+    np.put_along_axis(labels, chosen, True, axis=1)
+    yield len(chosen), labels
+
+
+def _draw_labels(
+    n: int, n_first: int, strata: npt.NDArray[np.intp] | None, n_permutations: int, seed: int, kept: KeptLabels | None
+) -> Iterator[Block]:
+    """Random choices, block by block."""
+    most_kept = 0 if kept is None else 8 * _MOST_KEPT_BYTES // n
+    kept = kept or KeptLabels()
+    key = n, n_first, None if strata is None else strata.tobytes(), n_permutations, seed
+    if kept.key != key:
+        kept.key, kept.blocks, kept.rng = key, [], np.random.default_rng(seed)
+    start, n_drawn, rng = np.arange(n) < n_first, 0, None
+    parts: list[Any] = [slice(None)]
+    if strata is not None:
+        parts = [np.flatnonzero(strata == code) for code in np.unique(strata)]
+    for number, (n_wanted, n_draws) in enumerate(_plan_blocks(n, n_permutations)):
+        if number < len(kept.blocks):
+            n_drawn += n_draws
+            yield n_wanted, np.unpackbits(kept.blocks[number], axis=1, count=n).view(bool)
+            continue
+        rng = rng or deepcopy(kept.rng)
+        labels = np.empty((n_draws, n), dtype=bool)
+        for part in parts:
+            labels[:, part] = shuffle_labels(rng, start[part], n_draws)
+        n_drawn += n_draws
+        if number == len(kept.blocks) and n_drawn <= most_kept:
+            kept.blocks.append(np.packbits(labels, axis=1))
+            kept.rng = deepcopy(rng)
+        yield n_wanted, labels
+
+
+def _plan_blocks(n: int, n_permutations: int) -> Iterator[tuple[int, int]]:
+    """Draws that the round is to reach, and draws of the block: rounds that double, in blocks of bounded size."""
     size, n_drawn = max(1, _BLOCK_ELEMENTS // n), 0
     for doubling in range(_MOST_DOUBLINGS + 1):
         n_wanted = n_permutations << doubling
         while n_drawn < n_wanted:
             n_draws = min(size, n_wanted - n_drawn)
-            labels = np.empty((n_draws, n), dtype=bool)
-            for part in parts:
-                labels[:, part] = rng.permuted(np.tile(start[part], (n_draws, 1)), axis=1)
             n_drawn += n_draws
-            yield n_wanted, labels
+            yield n_wanted, n_draws
+
+
+def shuffle_labels(rng: np.random.Generator, labels: npt.NDArray[np.bool_], n_draws: int) -> npt.NDArray[np.bool_]:
+    """Labels in ``n_draws`` random orders, (n_draws, n).
+
+    Example:
+        >>> shuffle_labels(np.random.default_rng(0), np.array([True, False, False]), 4).sum(axis=1).tolist()
+        [1, 1, 1, 1]
+    """
+    given, drawn = labels.astype(np.int64), np.empty((n_draws, len(labels)), dtype=bool)
+    row = given.copy()
+    for number in range(n_draws):
+        row[:] = given
+        rng.shuffle(row)  # the same order as of booleans; numbers of eight bytes are moved faster
+        drawn[number] = row
+    return drawn

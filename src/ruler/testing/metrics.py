@@ -89,6 +89,7 @@ def _permute(model: LayerRows, order: IndexArray) -> LayerRows:
     return replace(
         model,
         rows={**model.rows, "forget": model.rows["forget"][order]},
+        norms={**model.norms, "forget": model.norms["forget"][order]},
         losses={**model.losses, "forget": model.losses["forget"][order]},
         original=None if model.original is None else _permute(model.original, order),
     )

@@ -13,6 +13,7 @@ from ruler.auditing.strands import rank_units
 from ruler.core.types import FloatArray
 from ruler.neighbors import Searcher
 from ruler.stats.hybrid import LEAST_ORACLES
+from ruler.stats.permutation import shuffle_labels
 from ruler.stats.rank_sum import rank_sum_p_value
 
 LEVEL = 0.01
@@ -120,8 +121,8 @@ def _test_clusters(pooled: FloatArray, n_first: int, search: Searcher) -> float:
     size = max(1, (1 << 20) // n)
     observed, counts, n_drawn = int((start == start[partner]).sum()), 0, 0
     while n_drawn < _N_DRAWS:
-        labels = rng.permuted(np.tile(start, (min(size, _N_DRAWS - n_drawn), 1)), axis=1)
-        counts += int(((labels == labels[:, partner]).sum(axis=1) >= observed).sum())
+        labels = shuffle_labels(rng, start, min(size, _N_DRAWS - n_drawn))
+        counts += sum(int(np.count_nonzero(row == row.take(partner))) >= observed for row in labels)
         n_drawn += len(labels)
     return (counts + 1) / (n_drawn + 1)
 

@@ -65,7 +65,8 @@ def check_sharing(evidence: Evidence) -> Iterator[GuardFinding]:
 
 def check_repeats(evidence: Evidence) -> Iterator[GuardFinding]:
     """Ids that stand twice on one side, so that one record counts as several."""
-    for side, ids in evidence.ids.items():
+    for side in (side for side in evidence.ids if side in evidence.named):  # row numbers name each record once
+        ids = evidence.ids[side]
         names, counts = np.unique(ids, return_counts=True)
         if (counts > 1).any():
             most = counts.argmax()
@@ -192,6 +193,9 @@ def _find_differing_rows(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> l
         # Row numbers claim nothing about names, but the same numbers in another order are other rows.
         if named.dtype.kind not in "iu" or set(named.tolist()) != set(range(len(named))):
             return []
+    kinds = {first.dtype.kind, second.dtype.kind}
+    if kinds <= {"i", "u"} or kinds == {"U"}:
+        return np.flatnonzero(first != second).tolist()
     return [row for row, (a, b) in enumerate(zip(first.tolist(), second.tolist(), strict=True)) if a != b]
 
 

@@ -1,0 +1,31 @@
+"""Blocks in threads: the answers of a plain loop."""
+
+import threading
+
+import pytest
+
+from ruler.core.threads import count_threads, run_in_threads
+
+
+@pytest.mark.parametrize("n_threads", ["1", "3"])
+def test_results_stand_in_the_order_of_their_items(n_threads, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", n_threads)
+    before = threading.active_count()
+    assert run_in_threads(lambda item: item**2, range(50)) == [item**2 for item in range(50)]
+    assert run_in_threads(str, []) == []
+    assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("n_threads", ["1", "3"])
+def test_errors_reach_the_caller(n_threads, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", n_threads)
+    with pytest.raises(ZeroDivisionError):
+        run_in_threads(lambda item: 1 / item, [2, 1, 0])
+
+
+def test_the_environment_bounds_the_number_of_threads(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert count_threads() == 3
+    for value in ("", "0", "2,1"):  # what names no number leaves the processors
+        monkeypatch.setenv("OMP_NUM_THREADS", value)
+        assert 1 <= count_threads() <= 16

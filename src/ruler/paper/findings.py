@@ -1,31 +1,25 @@
 """What section 5.5 finds, each finding confirmed or refuted by our numbers under a rule stated beforehand."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ruler.experiment.settings import APPROXIMATE_METHODS
 from ruler.paper.published import load_table
-from ruler.paper.results import (
-    CONDITION,
-    DIAGNOSTIC_STUDIES,
-    N_SEEDS,
-    gather_conditions,
-    main_rows,
-    title_of,
-)
+from ruler.paper.results import CONDITION, DIAGNOSTIC_STUDIES, N_SEEDS, gather_conditions, main_rows, title_of
 from ruler.paper.tables.diagnostics import pair_models, tell_size
 from ruler.stats.intervals import difference_interval
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Outcome = Literal["confirmed", "partly confirmed", "refuted", "not judged", "not run"]
 NEAR, FAR, HIGH, CLINICAL_NEAR = 0.03, 0.10, 0.15, 0.04
 RULE = (
     "Confirmed: every check holds. Refuted: fewer than half do. Partly confirmed: anything between. Not judged: a "
     f"check has fewer than the paper's {N_SEEDS} seeds."
 )
+_STUDIES = {"12": "large-tabular", "13": "images", "14": "faces", "text": "clinical"}  # by the table that prints them
+_MISSING = {"m4": math.nan, "m4_held_out": math.nan, "n": 0}
 Place = Mapping[Any, Any]  # the keys of a published number
 
 
@@ -69,7 +63,7 @@ def check_findings(results: "pd.DataFrame") -> "pd.DataFrame":
     return frame if full["study"].isin(DIAGNOSTIC_STUDIES).any() else frame.iloc[:0]
 
 
-def judge(checks: Sequence[Check]) -> Outcome:
+def judge(checks: Sequence[Check]) -> str:
     """Is a finding confirmed, given its checks? ``RULE`` in code.
 
     Example:
@@ -98,20 +92,20 @@ class _Measured:
             for row in gather_conditions(results, study).to_dict("records")
         }
 
-    def find(self, number: Place, **other: Any) -> Mapping[Any, Any]:
+    def find(self, number: Place, **other: Any) -> Place:
         """The condition of a published number, or of one with other keys; NaN and no runs where it was not run."""
         place = {**number, **other}
-        missing = {"m4": math.nan, "m4_held_out": math.nan, "n": 0}
-        return self._conditions.get((place["study"], *(place[key] for key in CONDITION)), missing)
+        return self._conditions.get((place["study"], *(place[key] for key in CONDITION)), _MISSING)
 
     def list_runs(self, number: Place, *methods: str) -> "pd.DataFrame":
         """Runs of these methods under the other keys of a published number."""
         rows = self._rows[number["study"]]
+        is_chosen = rows["method"].isin(methods)
         for key in CONDITION[:3]:
-            rows = rows[rows[key] == number[key]]
-        return rows[rows["method"].isin(methods)]
+            is_chosen &= rows[key] == number[key]
+        return rows[is_chosen]
 
-    def label(self, number: Place, keys: Iterable[str]) -> str:
+    def label(self, number: Place, keys: Sequence[str]) -> str:
         """A published number by some of its keys, and how the rows of its dataset differ from the paper's."""
         texts = (f"{100 * number[key]:g}%" if key == "forget_fraction" else title_of(number[key]) for key in keys)
         rows = self._rows[number["study"]]
@@ -119,10 +113,17 @@ class _Measured:
         return ", ".join(texts) + (f" ({size})" if size else "")
 
 
-def _published(table: str, study: str, *methods: str) -> list[dict[Any, Any]]:
-    numbers = load_table(table)
-    picked = numbers[(numbers["study"] == study) & (numbers["column"] == "m4_mean") & numbers["method"].isin(methods)]
-    return picked.to_dict("records")
+def _list_published(tables: Sequence[str], methods: Sequence[str], **keys: str) -> list[Place]:
+    """Mean M4 of these methods in tables of diagnostic studies."""
+    found = [number for table in tables for number in load_table(table).to_dict("records")]
+    wanted = {"column": "m4_mean", **keys}
+    return [
+        number
+        for number in found
+        if number["method"] in methods
+        and number["study"] == _STUDIES[number["table"]]
+        and all(number[key] == value for key, value in wanted.items())
+    ]
 
 
 def _make(label: str, paper: float, ours: float, control: float, n: int, is_met: bool) -> Check:
@@ -131,16 +132,19 @@ def _make(label: str, paper: float, ours: float, control: float, n: int, is_met:
 
 def _check_ranks(
     measured: _Measured,
-    numbers: Sequence[Place],
+    tables: Sequence[str],
+    methods: Sequence[str],
+    keys: Sequence[str],
     is_met: Callable[[float], bool],
-    *keys: str,
+    *,
     is_against_oracle: bool = False,
+    **only: Any,
 ) -> list[Check]:
     """M4 of each published number's condition, beside held-out records or beside the same records in the oracle."""
     checks = []
-    for number in numbers:
-        row, oracle = measured.find(number), measured.find(number, method="oracle")
-        control = float(oracle["m4"]) if is_against_oracle else row["m4_held_out"]
+    for number in _list_published(tables, methods, **only):
+        row = measured.find(number)
+        control = measured.find(number, method="oracle")["m4"] if is_against_oracle else row["m4_held_out"]
         label = measured.label(number, keys)
         checks.append(_make(label, number["paper"], row["m4"], control, row["n"], is_met(row["m4"])))
     return checks
@@ -148,42 +152,30 @@ def _check_ranks(
 
 def _check_over_displacement(measured: _Measured) -> list[Check]:
     checks = []
-    for number in _published("13", "images", "neggrad_plus", "scrub"):
-        if number["architecture"] == "resnet18":
-            deep, small = measured.find(number), measured.find(number, architecture="small_cnn")
-            label, n = measured.label(number, ("dataset", "method")), min(deep["n"], small["n"])
-            is_met = deep["m4"] < 0.5 - FAR <= small["m4"]
-            checks.append(_make(label, number["paper"], deep["m4"], small["m4"], n, is_met))
+    for number in _list_published(["13"], ["neggrad_plus", "scrub"], architecture="resnet18"):
+        deep, small = measured.find(number), measured.find(number, architecture="small_cnn")
+        label, is_met = measured.label(number, ("dataset", "method")), deep["m4"] < 0.5 - FAR <= small["m4"]
+        checks.append(_make(label, number["paper"], deep["m4"], small["m4"], min(deep["n"], small["n"]), is_met))
     return checks
 
 
 def _check_higgs(measured: _Measured) -> list[Check]:
-    after, before = (
-        next(
-            number
-            for number in _published("12", "large-tabular", method)
-            if (number["dataset"], number["architecture"]) == ("higgs", "ft_transformer")
-        )
-        for method in ("neggrad_plus", "original")
-    )
-    [above] = _check_ranks(measured, [after], lambda value: value > 0.5 + NEAR, "dataset", "architecture")
-    rise = difference_interval(*(measured.list_runs(number, number["method"])["m4"] for number in (after, before)))
+    place: dict[str, Any] = {"dataset": "higgs", "architecture": "ft_transformer"}
+    methods = ("neggrad_plus", "original")
+    after, before = (_list_published(["12"], [method], **place)[0] for method in methods)
+    above = _check_ranks(measured, ["12"], ["neggrad_plus"], tuple(place), lambda m4: m4 > 0.5 + NEAR, **place)
+    rise = difference_interval(*(measured.list_runs(after, method)["m4"] for method in methods))
     paper, control = after["paper"] - before["paper"], measured.find(before)["m4"]
-    return [above, _make("rise over the original model", paper, rise.value, control, rise.n, rise.low > 0)]
+    return [*above, _make("rise over the original model", paper, rise.value, control, rise.n, rise.low > 0)]
 
 
 def _check_memorisation(measured: _Measured) -> list[Check]:
     checks = []
-    for number in _published("14", "faces", "original"):
+    for number in _list_published(["14"], ["original"]):
         excess = pair_models(measured.list_runs(number, "original", "oracle"))
-        control = float(measured.find(number, method="oracle")["m4"])
-        label = measured.label(number, ("forget_fraction",))
+        control, label = measured.find(number, method="oracle")["m4"], measured.label(number, ("forget_fraction",))
         checks.append(_make(label, math.nan, excess.value, control, excess.n, excess.low > 0))
     return checks
-
-
-def _is_near(value: float, reach: float = NEAR) -> bool:
-    return abs(value - 0.5) < reach
 
 
 FINDINGS = (
@@ -193,10 +185,7 @@ FINDINGS = (
         "five runs with the published spread.",
         "M4 of held-out records",
         lambda measured: _check_ranks(
-            measured,
-            _published("12", "large-tabular", "original") + _published("13", "images", "original"),
-            _is_near,
-            *("dataset", "architecture"),
+            measured, ["12", "13"], ["original"], ("dataset", "architecture"), lambda m4: abs(m4 - 0.5) < NEAR
         ),
     ),
     Finding(
@@ -216,11 +205,7 @@ FINDINGS = (
         f"M4 is more than {HIGH:g} above 0.50, the distance that the paper calls substantial.",
         "M4 of the same faces in the oracle",
         lambda measured: _check_ranks(
-            measured,
-            _published("14", "faces", "original"),
-            lambda value: value > 0.5 + HIGH,
-            "forget_fraction",
-            is_against_oracle=True,
+            measured, ["14"], ["original"], ("forget_fraction",), lambda m4: m4 > 0.5 + HIGH, is_against_oracle=True
         ),
     ),
     Finding(
@@ -234,10 +219,7 @@ FINDINGS = (
         f"M4 after unlearning is not within {NEAR:g} of 0.50.",
         "M4 of held-out identities",
         lambda measured: _check_ranks(
-            measured,
-            _published("14", "faces", *APPROXIMATE_METHODS),
-            lambda value: not _is_near(value),
-            *("method", "forget_fraction"),
+            measured, ["14"], APPROXIMATE_METHODS, ("method", "forget_fraction"), lambda m4: not abs(m4 - 0.5) < NEAR
         ),
     ),
     Finding(
@@ -245,10 +227,7 @@ FINDINGS = (
         f"M4 is within {CLINICAL_NEAR:g} of 0.50: the paper calls its 0.537 only slightly above.",
         "M4 of held-out documents",
         lambda measured: _check_ranks(
-            measured,
-            _published("text", "clinical", "original"),
-            lambda value: _is_near(value, CLINICAL_NEAR),
-            "forget_fraction",
+            measured, ["text"], ["original"], ("forget_fraction",), lambda m4: abs(m4 - 0.5) < CLINICAL_NEAR
         ),
     ),
 )

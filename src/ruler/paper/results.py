@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ruler.core.errors import InputError
@@ -67,10 +67,8 @@ def title_of(key: str, *, is_short: bool = False) -> str:
     """Name in the paper of a dataset, method or model, abbreviated for an axis if asked; others keep their key.
 
     Example:
-        >>> title_of("neggrad_plus"), title_of("diabetes130"), title_of("my_set")
-        ('NegGrad+', 'Diabetes 130-US', 'my_set')
-        >>> title_of("neggrad_plus", is_short=True), title_of("oracle", is_short=True)
-        ('NG+', 'Oracle')
+        >>> title_of("neggrad_plus", is_short=True), title_of("diabetes130"), title_of("my_set")
+        ('NG+', 'Diabetes 130-US', 'my_set')
     """
     if key in METHODS:
         return METHODS[key].short if is_short else METHODS[key].title
@@ -93,11 +91,6 @@ def check_results(results: "pd.DataFrame") -> "pd.DataFrame":
 
     Raises:
         InputError: A column is missing, or a cell is there twice.
-
-    Example:
-        >>> import pandas
-        >>> check_results(pandas.DataFrame(columns=REQUIRED)).shape[0]
-        0
     """
     missing = [column for column in REQUIRED if column not in results.columns]
     if missing:
@@ -143,27 +136,16 @@ def is_of_full_size(runs: "pd.DataFrame") -> bool:
 
 
 def split_by(rows: "pd.DataFrame", *keys: str) -> "Iterator[tuple[dict[str, Any], pd.DataFrame]]":
-    """Each combination of the keys that occurs, in the paper's order, with its rows.
-
-    Example:
-        >>> import pandas
-        >>> rows = pandas.DataFrame({"method": ["scrub", "gradient_ascent", "scrub"]})
-        >>> [(keys["method"], len(part)) for keys, part in split_by(rows, "method")]
-        [('gradient_ascent', 1), ('scrub', 2)]
-    """
+    """Each combination of the keys that occurs, in the paper's order, with its rows; all rows where there is no key."""
+    if not keys:
+        yield {}, rows
+        return
     groups = [(dict(zip(keys, values, strict=True)), part) for values, part in rows.groupby(list(keys))]
     yield from sorted(groups, key=lambda group: [rank_of(key, value) for key, value in group[0].items()])
 
 
 def average_seeds(rows: "pd.DataFrame", metric: str, *keys: str) -> "pd.Series[float]":
-    """Mean of a metric over the runs of each combination of keys; runs without it do not count.
-
-    Example:
-        >>> import pandas
-        >>> rows = pandas.DataFrame({"dataset": ["a", "a", "b"], "m4": [0.4, 0.6, None]})
-        >>> average_seeds(rows, "m4", "dataset").to_dict()
-        {'a': 0.5}
-    """
+    """Mean of a metric over the runs of each combination of keys; runs without it do not count."""
     means: pd.Series[float] = rows[[*keys, metric]].dropna(subset=[metric]).groupby(list(keys))[metric].mean()
     return means
 
@@ -192,24 +174,19 @@ def gather_conditions(results: "pd.DataFrame", study: str) -> "pd.DataFrame":
         found[name] = [count_values(words[groups.indices[place]]) for place in found.index]
     originals = (found["retain_accuracy"].get((*place[:-1], "original"), math.nan) for place in found.index)
     found["is_broken"] = found["retain_accuracy"].to_numpy() < [accuracy / 2 for accuracy in originals]
-    ordered = sorted(found.index, key=lambda place: rank_condition(dict(zip(CONDITION, place, strict=True))))
-    frame: pd.DataFrame = found.loc[ordered].reset_index() if ordered else found.reset_index()
-    return frame
+    keys = found.index.to_frame().to_dict("records")
+    order = sorted(range(len(keys)), key=lambda place: rank_condition(keys[place]))
+    ordered: pd.DataFrame = found.iloc[order].reset_index()
+    return ordered
 
 
-def rank_condition(keys: dict[str, Any]) -> list[Any]:
+def rank_condition(keys: Mapping[Any, Any]) -> list[Any]:
     """Sort key of a condition: the paper's order, but the original before all other methods."""
     return [(value != "original", rank_of(name, value)) for name, value in keys.items()]
 
 
 def count_values(values: Iterable[Any]) -> str:
-    """How often each value occurs, most frequent first; empty where none does.
-
-    Example:
-        >>> import pandas
-        >>> count_values(pandas.Series(["residual", "inconclusive", "residual", None]))
-        'residual 2, inconclusive 1'
-    """
+    """How often each value occurs, most frequent first, as in ``residual 4, inconclusive 1``; empty where none does."""
     counts = Counter(value for value in values if isinstance(value, str) and value)
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{value} {count}" for value, count in ordered)

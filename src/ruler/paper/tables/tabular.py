@@ -1,76 +1,73 @@
 """Tables 1 to 11: what the studies of the ten tabular datasets give, and every method against every other."""
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ruler.experiment.settings import APPROXIMATE_METHODS
 from ruler.paper.results import PAPER_DATASETS, average_seeds, rows_of, split_by
-from ruler.paper.tables.numbers import Number, summarise, summarise_each
+from ruler.paper.tables.numbers import Number, state, summarise
 from ruler.stats import compare_methods, paired_signed_rank
 
 if TYPE_CHECKING:
     import pandas as pd
 
 MAIN_FRACTION = 0.05
+BY_CONDITION = ("forget_fraction", "method")
+WITH_ORACLE = (*APPROXIMATE_METHODS, "oracle")
 _MAIN_TEACHER_SEED = 100
-_WITH_ORACLE = (*APPROXIMATE_METHODS, "oracle")
-_BY_CONDITION = ("forget_fraction", "method")
+_RANKS = ("m2", "m4")
 _OUTPUTS = ("mia", "forget_accuracy", "retain_accuracy", "test_accuracy")
 _COMPARED = ("m2", "m4", "mia", "retain_accuracy")
+_POOLED = ("mean", "p_wilcoxon", "rank_biserial")
+_BY_DATASET = ("mean", "p_wilcoxon_datasets", "rank_biserial_datasets")
 
 
-def compute_table_1(results: "pd.DataFrame") -> list[Number]:
-    """M2 and M4 with the mixed model's p and the pooled effect size, N = 100."""
-    statistics = ("mean", "p_mixed", "rank_biserial")
-    rows = rows_of(results, "primary")
-    return summarise_each(rows, _BY_CONDITION, ("m2", "m4"), statistics, n_paper=100, study="primary")
+@dataclass(frozen=True)
+class Summary:
+    """A table that is statistics of metrics over the runs of a study."""
+
+    study: str
+    metrics: Sequence[str]
+    statistics: Sequence[str]
+    n_paper: int
+    methods: tuple[str, ...] = APPROXIMATE_METHODS
+    by: Sequence[str] = BY_CONDITION
+
+    def __call__(self, results: "pd.DataFrame", **keys: Any) -> list[Number]:
+        """The numbers of these results, under keys of their own as well."""
+        rows = rows_of(results, self.study, self.methods)
+        return summarise(rows, self.metrics, self.statistics, self.by, n_paper=self.n_paper, study=self.study, **keys)
 
 
-def compute_table_3(results: "pd.DataFrame") -> list[Number]:
-    """Mean and SD over all runs of the membership attack and of three accuracies, N = 100."""
-    rows = rows_of(results, "primary")
-    return summarise_each(rows, _BY_CONDITION, _OUTPUTS, ("mean", "sd"), n_paper=100, study="primary")
-
-
-def compute_table_4(results: "pd.DataFrame") -> list[Number]:
-    """Mean of the membership attack on each dataset, the oracle beside the methods, N = 10."""
-    rows = rows_of(results, "primary", _WITH_ORACLE)
-    return summarise_each(rows, (*_BY_CONDITION, "dataset"), ("mia",), ("mean",), n_paper=10, study="primary")
+TABLE_1 = Summary("primary", _RANKS, ("mean", "p_mixed", "rank_biserial"), 100)
+TABLE_3 = Summary("primary", _OUTPUTS, ("mean", "sd"), 100)
+TABLE_4 = Summary("primary", ("mia",), ("mean",), 10, WITH_ORACLE, (*BY_CONDITION, "dataset"))
+TABLE_5 = {"median": Summary("primary", ("m2",), _POOLED, 100)}
+TABLE_5["mean"] = Summary("primary", ("m2_mean_baseline",), _POOLED, 100)
+# Where the mixed model is singular, the Wilcoxon test is left.
+TABLE_6 = Summary("minibatch", _RANKS, ("mean", "p_mixed", "p_wilcoxon", "rank_biserial"), 50)
 
 
 def compute_table_5(results: "pd.DataFrame") -> list[Number]:
-    """M2 against the median and against the mean of the retain similarities, pooled Wilcoxon, N = 100."""
-    keys: dict[str, Any] = {"name": "m2", "n_paper": 100, "study": "primary"}
-    statistics = ("mean", "p_wilcoxon", "rank_biserial")
-    rows = rows_of(results, "primary")
-    return [
-        number
-        for baseline, metric in (("median", "m2"), ("mean", "m2_mean_baseline"))
-        for number in summarise_each(rows, _BY_CONDITION, (metric,), statistics, baseline=baseline, **keys)
-    ]
-
-
-def compute_table_6(results: "pd.DataFrame") -> list[Number]:
-    """M2 and M4 after mini-batch training; a singular mixed model leaves the Wilcoxon test, N = 50."""
-    statistics = ("mean", "p_mixed", "p_wilcoxon", "rank_biserial")
-    rows = rows_of(results, "minibatch")
-    return summarise_each(rows, _BY_CONDITION, ("m2", "m4"), statistics, n_paper=50, study="minibatch")
+    """M2 against the median and against the mean of the retain similarities."""
+    return [number for baseline, table in TABLE_5.items() for number in table(results, name="m2", baseline=baseline)]
 
 
 def compute_learning_rates(results: "pd.DataFrame", part: int) -> list[Number]:
     """M2 and M4 by learning rate, N = 10 per number: of the first five datasets in part 1, of all others in part 2."""
     is_first = results["dataset"].isin(PAPER_DATASETS[:5])
     rows = rows_of(results[is_first == (part == 1)], "learning-rate")
-    by = ("dataset", "method", "forget_fraction")
-    keys: dict[str, Any] = {"study": "learning-rate"}
-    found = summarise_each(rows, (*by, "learning_rate"), ("m2", "m4"), ("mean",), n_paper=10, **keys)
+    by, study = ("dataset", "method", "forget_fraction"), "learning-rate"
+    found = summarise(rows, _RANKS, ("mean",), (*by, "learning_rate"), n_paper=10, study=study)
     for place, runs in split_by(rows, *by):
-        gaps, ranks = (average_seeds(runs, metric, "learning_rate") for metric in ("m2", "m4"))
+        gaps, ranks = (average_seeds(runs, metric, "learning_rate") for metric in _RANKS)
         holds = int(((gaps < 0) & (ranks.reindex(gaps.index) > 0.5)).sum())
-        place |= {"out_of": len(gaps), "n": len(runs), "n_paper": 30}
-        found.append(Number(column="n_holds", value=holds, **keys, **place))
+        place |= {"study": study, "out_of": len(gaps), "n": len(runs), "n_paper": 30}
+        found.append(Number(column="n_holds", value=holds, **place))
     return found
 
 
@@ -80,17 +77,15 @@ def compute_table_9(results: "pd.DataFrame") -> list[Number]:
     for keys, runs in split_by(rows_of(results, "forget-seeds"), "dataset", "forget_fraction"):
         shared: dict[str, Any] = {"n": len(runs), "n_paper": 100, "study": "forget-seeds", **keys}
         found.append(Number(column="n_forget", value=float(runs["n_forget"].median()), **shared))
-        for metric in ("m2", "m4"):
+        for metric in _RANKS:
             means = average_seeds(runs, metric, "method", "forget_seed")
             if metric == "m2":
                 n_negative = int((means < 0).sum())
                 found.append(Number(column="m2_n_negative", value=n_negative, out_of=len(means), **shared))
             # Median over methods of the SD, over forget sets, of the mean of the training seeds.
             spreads = means.groupby("method").std(ddof=1).dropna().to_numpy(dtype=np.float64)
-            value, note = (
-                (float(np.median(spreads)), "") if len(spreads) else (math.nan, "one forget set has no spread")
-            )
-            found.append(Number(column=f"{metric}_seed_sd", value=value, note=note, **shared))
+            value = float(np.median(spreads)) if len(spreads) else math.nan
+            found += state({f"{metric}_seed_sd": value}, "one forget set has no spread", **shared)
     return found
 
 
@@ -106,9 +101,8 @@ def gather_five_methods(results: "pd.DataFrame") -> "pd.DataFrame":
 
 def compute_table_10(results: "pd.DataFrame") -> list[Number]:
     """M2 and M4 tested on dataset means, N = 10 datasets of 10 runs."""
-    statistics = ("mean", "p_wilcoxon_datasets", "rank_biserial_datasets")
     rows = gather_five_methods(results)
-    return summarise_each(rows, _BY_CONDITION, ("m2", "m4"), statistics, n_paper=100, study="bad-teacher")
+    return summarise(rows, _RANKS, _BY_DATASET, BY_CONDITION, n_paper=100, study="bad-teacher")
 
 
 def compute_table_11(results: "pd.DataFrame") -> list[Number]:
@@ -117,25 +111,19 @@ def compute_table_11(results: "pd.DataFrame") -> list[Number]:
     for fraction, runs in split_by(gather_five_methods(results), "forget_fraction"):
         teacher = runs[runs["method"] == "bad_teacher"]
         for method, other in split_by(runs[runs["method"] != "bad_teacher"], "method"):
-            keys = {"study": "bad-teacher", "other_method": "bad_teacher", **fraction, **method}
-            found += summarise(other, "m4", ["mean"], n_paper=100, **keys)
-            found += _pair_with_teacher(other, teacher, n=len(other) + len(teacher), n_paper=200, **keys)
+            keys: dict[str, Any] = {"study": "bad-teacher", "other_method": "bad_teacher", **fraction, **method}
+            found += summarise(other, ("m4",), ("mean",), n_paper=100, **keys)
+            keys |= {"n": len(other) + len(teacher), "n_paper": 200}
+            ours, theirs = average_seeds(other, "m4", "dataset"), average_seeds(teacher, "m4", "dataset")
+            common = ours.index.intersection(theirs.index)
+            difference, p_value, notes = math.nan, math.nan, ["no dataset has runs of both methods"] * 2
+            if len(common):
+                difference = float((theirs[common] - ours[common]).mean())
+                test = paired_signed_rank(theirs[common], ours[common])
+                p_value, notes = test.p_value, ["", test.note]
+            found.append(Number(column="m4_difference", value=difference, note=notes[0], **keys))
+            found.append(Number(column="m4_p_paired", value=p_value, note=notes[1], **keys))
     return found
-
-
-def _pair_with_teacher(other: "pd.DataFrame", teacher: "pd.DataFrame", **shared: Any) -> list[Number]:
-    ours, theirs = average_seeds(other, "m4", "dataset"), average_seeds(teacher, "m4", "dataset")
-    common = ours.index.intersection(theirs.index)
-    difference = p_value = math.nan
-    notes = ["no dataset has runs of both methods"] * 2
-    if len(common):
-        difference = float((theirs[common] - ours[common]).mean())
-        test = paired_signed_rank(theirs[common], ours[common])
-        p_value, notes = test.p_value, ["", test.note]
-    return [
-        Number(column="m4_difference", value=difference, note=notes[0], **shared),
-        Number(column="m4_p_paired", value=p_value, note=notes[1], **shared),
-    ]
 
 
 def compute_method_comparisons(results: "pd.DataFrame") -> list[Number]:
@@ -147,17 +135,13 @@ def compute_method_comparisons(results: "pd.DataFrame") -> list[Number]:
         methods = {method: means[method] for method in APPROXIMATE_METHODS if method in means}
         if len(methods) > 1 and len(means):
             scores[metric] = methods
-    keys: dict[str, Any] = {"n_paper": 600, "study": "primary", "source": "section 5.3"}
     found = []
     # The paper's 0.046 is the normal approximation's: see compare_methods.
     for test in compare_methods(scores, distribution="normal"):
-        pair: dict[str, Any] = {"method": test.first, "other_method": test.second}
-        pair["n"] = int(rows["method"].isin([test.first, test.second]).sum())
-        for name, value in (
-            ("difference", test.difference),
-            ("p_paired", test.p_value),
-            ("p_adjusted", test.p_adjusted),
-        ):
-            note = test.note if name != "difference" else ""
-            found.append(Number(column=f"{test.metric}_{name}", value=value, note=note, **pair, **keys))
+        keys: dict[str, Any] = {"n_paper": 600, "study": "primary", "source": "section 5.3"}
+        keys |= {"method": test.first, "other_method": test.second}
+        keys["n"] = int(rows["method"].isin([test.first, test.second]).sum())
+        found.append(Number(column=f"{test.metric}_difference", value=test.difference, **keys))
+        for name, value in (("p_paired", test.p_value), ("p_adjusted", test.p_adjusted)):
+            found.append(Number(column=f"{test.metric}_{name}", value=value, note=test.note, **keys))
     return found

@@ -1,6 +1,5 @@
 """The numbers that the paper states in its text and captions."""
 
-from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -8,14 +7,26 @@ import numpy as np
 
 from ruler.paper.results import average_seeds, rows_of, split_by
 from ruler.paper.tables.diagnostics import compute_diagnostic_text
-from ruler.paper.tables.numbers import Number, summarise, summarise_each
-from ruler.paper.tables.tabular import MAIN_FRACTION, compute_method_comparisons, compute_table_1, compute_table_5
+from ruler.paper.tables.numbers import Number, state, summarise
+from ruler.paper.tables.tabular import (
+    BY_CONDITION,
+    MAIN_FRACTION,
+    TABLE_1,
+    Summary,
+    compute_method_comparisons,
+    compute_table_5,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _N_PRIMARY = 1200
-_CONDITION = ("forget_fraction", "method")
+_SIDES = {
+    "significant": lambda value: value < 0.05,
+    "negative": lambda value: value < 0,
+    "positive": lambda value: value > 0,
+    "above_null": lambda value: value > 0.5,
+}
 
 
 def compute_text_numbers(results: "pd.DataFrame") -> list[Number]:
@@ -24,7 +35,6 @@ def compute_text_numbers(results: "pd.DataFrame") -> list[Number]:
         _count_conditions,
         _from_primary_runs,
         compute_method_comparisons,
-        _from_oracle_pairs,
         _from_other_studies,
         _from_teachers,
         compute_diagnostic_text,
@@ -34,99 +44,88 @@ def compute_text_numbers(results: "pd.DataFrame") -> list[Number]:
 
 def _count_conditions(results: "pd.DataFrame") -> list[Number]:
     """In how many conditions of Tables 1 and 5 a mean or a p-value lies on one side."""
-    found: list[Number] = []
-
-    def count(source: str, column: str, numbers: Iterable[Number], is_hit: Callable[[float], bool], **key: str) -> None:
-        counted = list(numbers)
-        if counted:
-            n, n_hits = sum(number.n for number in counted), sum(is_hit(number.value) for number in counted)
-            keys: dict[str, Any] = {"source": source, "study": "primary", "out_of": len(counted), **key}
-            found.append(Number(column=column, value=n_hits, n=n, n_paper=_N_PRIMARY, **keys))
-
-    def pick(column: str) -> list[Number]:
-        return [number for number in table if number.column == column]
-
-    table = compute_table_1(results)
-    count("section 5.1", "m2_n_significant_mixed", pick("m2_p_mixed"), _is_significant)
-    count("section 5.1", "m2_n_negative_conditions", pick("m2_mean"), lambda value: value < 0)
-    count("section 5.1", "m4_n_above_null_conditions", pick("m4_mean"), lambda value: value > 0.5)
-    count("section 5", "m4_n_significant_mixed", pick("m4_p_mixed"), _is_significant)
-    whole = compute_table_5(results)
-    for baseline in ("median", "mean"):
-        table = [number for number in whole if number.baseline == baseline]
-        p_values = pick("m2_p_wilcoxon")
-        count("appendix A.5", "m2_n_significant_wilcoxon", p_values, _is_significant, baseline=baseline)
-        if baseline == "median":
-            found += [replace(number, source="caption of Table 5") for number in p_values]
-    count("appendix A.5", "m2_n_positive_conditions", pick("m2_mean"), lambda value: value > 0, baseline="mean")
+    first, fifth = TABLE_1(results), compute_table_5(results)
+    found = [
+        replace(number, source="caption of Table 5")
+        for number in fifth
+        if number.column == "m2_p_wilcoxon" and number.baseline == "median"
+    ]
+    for source, counted, statistic, side, table, baseline in (
+        ("section 5.1", "m2_n_significant_mixed", "m2_p_mixed", "significant", first, ""),
+        ("section 5.1", "m2_n_negative_conditions", "m2_mean", "negative", first, ""),
+        ("section 5.1", "m4_n_above_null_conditions", "m4_mean", "above_null", first, ""),
+        ("section 5", "m4_n_significant_mixed", "m4_p_mixed", "significant", first, ""),
+        ("appendix A.5", "m2_n_significant_wilcoxon", "m2_p_wilcoxon", "significant", fifth, "median"),
+        ("appendix A.5", "m2_n_significant_wilcoxon", "m2_p_wilcoxon", "significant", fifth, "mean"),
+        ("appendix A.5", "m2_n_positive_conditions", "m2_mean", "positive", fifth, "mean"),
+    ):
+        numbers = [one for one in table if (one.column, one.baseline) == (statistic, baseline)]
+        is_hit = np.array([_SIDES[side](number.value) for number in numbers])
+        keys: dict[str, Any] = {"study": "primary", "source": source, "baseline": baseline, "n_paper": _N_PRIMARY}
+        found += _share(counted, is_hit, n=sum(number.n for number in numbers), **keys)
     return found
-
-
-def _is_significant(p_value: float) -> bool:
-    return p_value < 0.05
-
-
-def _from_primary_runs(results: "pd.DataFrame") -> list[Number]:
-    rows, oracles = rows_of(results, "primary"), rows_of(results, "primary", ("oracle",))
-    keys: dict[str, Any] = {"study": "primary", "n_paper": 100}
-    source = "caption of Table 3"
-    found = summarise_each(oracles, ("forget_fraction",), ("mia",), ("mean",), source=source, method="oracle", **keys)
-    shift = rows.assign(shift=rows["m2_mean_baseline"] - rows["m2"])
-    shifts = summarise_each(shift, _CONDITION, ("shift",), ("mean",), source="section 3.3", **keys)
-    found += [replace(number, column="m2_baseline_shift") for number in shifts]
-    iccs = summarise_each(rows, _CONDITION, ("m4",), ("icc",), **keys)
-    known = [number.value for number in iccs if not np.isnan(number.value)]
-    if known:
-        note = f"mean over {len(known)} conditions"
-        n = sum(number.n for number in iccs)
-        total: dict[str, Any] = {"n": n, "n_paper": _N_PRIMARY, "source": "section 5", "study": "primary"}
-        found.append(Number(column="m4_icc", value=float(np.mean(known)), note=note, **total))
-    originals = rows_of(results, "primary", ("original",))
-    found += _similarity(originals, "same_seed_oracle_original_similarity", "primary", 300)
-    # The text names no fraction for the following; its analysis by dataset, Fig. 7, is at 5%.
-    main = rows[rows["forget_fraction"] == MAIN_FRACTION]
-    place: dict[str, Any] = {"source": "section 5.1", "study": "primary"}
-    found += summarise_each(main, ("dataset",), ("m4",), ("mean",), n_paper=40, **place)
-    is_negative = (average_seeds(main, "m3", "dataset", "method") < 0).groupby("dataset").all()
-    place["forget_fraction"] = MAIN_FRACTION
-    return found + _share("m3_n_datasets_all_methods_negative", is_negative, n=len(main), n_paper=400, **place)
 
 
 def _share(column: str, is_hit: Any, **keys: Any) -> list[Number]:
     """How many of these are hits, out of how many; nothing where there are none."""
-    return [Number(column=column, value=int(is_hit.sum()), out_of=len(is_hit), **keys)] if len(is_hit) else []
+    return state({column: int(is_hit.sum())}, out_of=len(is_hit), **keys) if len(is_hit) else []
 
 
-def _similarity(rows: "pd.DataFrame", column: str, study: str, n_paper: int) -> list[Number]:
-    if rows["m1"].notna().sum() == 0:
+def _share_negative(
+    column: str, rows: "pd.DataFrame", metric: str, by: list[str], over: list[str], **keys: Any
+) -> list[Number]:
+    """For how many of the places ``by`` the mean of the seeds is negative for all that lies under ``over``."""
+    is_negative = (average_seeds(rows, metric, *by, *over) < 0).groupby(by).all()
+    return _share(column, is_negative, n=len(rows), **keys)
+
+
+def _from_primary_runs(results: "pd.DataFrame") -> list[Number]:
+    rows = rows_of(results, "primary")
+    keys: dict[str, Any] = {"study": "primary", "n_paper": 100}
+    oracles = Summary("primary", ("mia",), ("mean",), 100, ("oracle",), ("forget_fraction",))
+    found = oracles(results, source="caption of Table 3", method="oracle")
+    shift = rows.assign(shift=rows["m2_mean_baseline"] - rows["m2"])
+    shifts = summarise(shift, ("shift",), ("mean",), BY_CONDITION, source="section 3.3", **keys)
+    found += [replace(number, column="m2_baseline_shift") for number in shifts]
+    iccs = summarise(rows, ("m4",), ("icc",), BY_CONDITION, **keys)
+    known = [number.value for number in iccs if not np.isnan(number.value)]
+    if known:
+        note, n = f"mean over {len(known)} conditions", sum(number.n for number in iccs)
+        total: dict[str, Any] = {"n": n, "n_paper": _N_PRIMARY, "source": "section 5", "study": "primary"}
+        found.append(Number(column="m4_icc", value=float(np.mean(known)), note=note, **total))
+    found += _similarity(results, "primary", "original", "same_seed_oracle_original_similarity", 300)
+    # The text names no fraction for the following; its analysis by dataset, Fig. 7, is at 5%.
+    main = rows[rows["forget_fraction"] == MAIN_FRACTION]
+    place: dict[str, Any] = {"source": "section 5.1", "study": "primary"}
+    found += summarise(main, ("m4",), ("mean",), ("dataset",), n_paper=40, **place)
+    place |= {"forget_fraction": MAIN_FRACTION, "n_paper": 400}
+    return found + _share_negative("m3_n_datasets_all_methods_negative", main, "m3", ["dataset"], ["method"], **place)
+
+
+def _similarity(results: "pd.DataFrame", study: str, method: str, column: str, n_paper: int) -> list[Number]:
+    known = rows_of(results, study, (method,))["m1"].dropna()
+    if known.empty:
         return []
-    [number] = summarise(rows, "m1", ["mean"], n_paper=n_paper, source="appendix A.16", study=study)
-    return [replace(number, column=column)]
-
-
-def _from_oracle_pairs(results: "pd.DataFrame") -> list[Number]:
-    pairs = rows_of(results, "oracle-null", ("oracle",))
-    found = []
-    for keys, part in split_by(pairs, "forget_fraction"):
-        n = int(part["m2"].notna().sum())
-        keys = {"source": "caption of Fig. 5", "study": "oracle-null", **keys}
-        found.append(Number(column="m2_n_pairs", value=n, n=n, n_paper=450, **keys))
-    return found + _similarity(pairs, "different_seed_oracle_similarity", "oracle-null", 450)
+    mean = float(np.mean(known.to_numpy(dtype=np.float64)))
+    return state({column: mean}, n=len(known), n_paper=n_paper, source="appendix A.16", study=study)
 
 
 def _from_other_studies(results: "pd.DataFrame") -> list[Number]:
-    """Mini-batch training, learning rates and forget sets."""
-    keys: dict[str, Any] = {"source": "appendix A.6", "study": "minibatch", "n_paper": 50}
-    found = summarise_each(rows_of(results, "minibatch"), _CONDITION, ("m4",), ("icc",), **keys)
-    for fraction, runs in split_by(rows_of(results, "learning-rate"), "forget_fraction"):
-        is_negative = average_seeds(runs, "m2", "dataset", "method", "learning_rate") < 0
-        keys = {"source": "appendix A.7", "study": "learning-rate", "n": len(runs), "n_paper": 1200, **fraction}
-        found += _share("m2_n_datasets_all_negative", is_negative.groupby("dataset").all(), **keys)
-    rows = rows_of(results, "forget-seeds")
-    is_negative = average_seeds(rows, "m2", "dataset", "forget_fraction", "method", "forget_seed") < 0
-    keys = {"source": "appendix A.8", "study": "forget-seeds", "n": len(rows), "n_paper": 3000}
-    found += _share("m2_n_cells_all_negative", is_negative.groupby(["dataset", "forget_fraction"]).all(), **keys)
-    return found + ([Number(column="n_runs", value=len(rows), **keys)] if len(rows) else [])
+    """Pairs of oracles, mini-batch training, learning rates and forget sets."""
+    found = _similarity(results, "oracle-null", "oracle", "different_seed_oracle_similarity", 450)
+    for keys, part in split_by(rows_of(results, "oracle-null", ("oracle",)), "forget_fraction"):
+        keys |= {"source": "caption of Fig. 5", "study": "oracle-null", "n_paper": 450}
+        n = int(part["m2"].notna().sum())
+        found += state({"m2_n_pairs": n}, n=n, **keys)
+    found += Summary("minibatch", ("m4",), ("icc",), 50)(results, source="appendix A.6")
+    for keys, runs in split_by(rows_of(results, "learning-rate"), "forget_fraction"):
+        keys |= {"source": "appendix A.7", "study": "learning-rate", "n_paper": 1200}
+        over = ["method", "learning_rate"]
+        found += _share_negative("m2_n_datasets_all_negative", runs, "m2", ["dataset"], over, **keys)
+    rows, by, over = rows_of(results, "forget-seeds"), ["dataset", "forget_fraction"], ["method", "forget_seed"]
+    keys = {"source": "appendix A.8", "study": "forget-seeds", "n_paper": 3000}
+    found += _share_negative("m2_n_cells_all_negative", rows, "m2", by, over, **keys)
+    return found + (state({"n_runs": len(rows)}, n=len(rows), **keys) if len(rows) else [])
 
 
 def _from_teachers(results: "pd.DataFrame") -> list[Number]:
@@ -134,12 +133,10 @@ def _from_teachers(results: "pd.DataFrame") -> list[Number]:
     keys: dict[str, Any] = {"source": "appendix A.11", "study": "bad-teacher", "method": "bad_teacher"}
     found = []
     for fraction, runs in split_by(rows, "forget_fraction"):
-        is_negative = (average_seeds(runs, "m2", "dataset", "teacher_seed") < 0).groupby("dataset").all()
-        counted = {"n": len(runs), "n_paper": 300, **keys, **fraction}
-        found += _share("m2_n_datasets_negative_all_teachers", is_negative, **counted)
+        column = "m2_n_datasets_negative_all_teachers"
+        found += _share_negative(column, runs, "m2", ["dataset"], ["teacher_seed"], n_paper=300, **keys, **fraction)
     ranks = average_seeds(rows, "m4", "forget_fraction", "dataset", "teacher_seed")
     if ranks.empty:
         return found
     spread = ranks.groupby(["forget_fraction", "dataset"]).agg(lambda means: means.max() - means.min())
-    largest = float(spread.max())
-    return [*found, Number(column="m4_teacher_variation", value=largest, n=len(rows), n_paper=900, **keys)]
+    return found + state({"m4_teacher_variation": float(spread.max())}, n=len(rows), n_paper=900, **keys)

@@ -1,7 +1,7 @@
 """Our numbers beside the published ones, and how close counts as agreement."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -62,23 +62,23 @@ class Tolerance:
 
     def holds_for(self, number: Mapping[str, Any]) -> bool:
         """Whether it is for this published number, given by its table, column and keys."""
-        if self.tables and number["table"] not in self.tables:
-            return False
-        if self.studies and number.get("study") not in self.studies:
-            return False
-        if not fnmatchcase(number["column"], self.columns):
-            return False
-        if math.isinf(self.max_forget):
-            return True
-        return _forget_set_sizes().get((number["dataset"], number["forget_fraction"]), math.inf) <= self.max_forget
+        return (
+            (not self.tables or number["table"] in self.tables)
+            and (not self.studies or number.get("study") in self.studies)
+            and fnmatchcase(number["column"], self.columns)
+            and (
+                math.isinf(self.max_forget)
+                or _forget_set_sizes().get((number["dataset"], number["forget_fraction"]), math.inf) <= self.max_forget
+            )
+        )
 
     def __str__(self) -> str:
-        if self.rule == "significance":
-            return f"same side of {_SIGNIFICANCE}"
-        if self.rule == "standard_errors":
-            return f"{_STANDARD_ERRORS:g} standard errors"
-        if self.rule == "factor":
-            return f"factor {FACTOR:g}"
+        if self.rule != "within":
+            return {
+                "significance": f"same side of {_SIGNIFICANCE}",
+                "standard_errors": f"{_STANDARD_ERRORS:g} standard errors",
+                "factor": f"factor {FACTOR:g}",
+            }[self.rule]
         if self.relative:
             return f"{self.absolute:g} or {self.relative:.0%}"
         return f"{self.absolute:g}" if self.absolute else "exact"
@@ -99,25 +99,21 @@ def compare_numbers(numbers: "Mapping[str, pd.DataFrame]") -> "pd.DataFrame":
         >>> int(compare_numbers({}).agrees.notna().sum())
         0
     """
-    published = _published_records()
     import pandas as pd
 
+    published = published_numbers().to_dict("records")
     ours = {identify(record): record for table in numbers.values() for record in table.to_dict("records")}
     errors = find_standard_errors(published, ours.values())
+    places = map(identify, published)
     records = [
-        _compare(number, ours.get(identify(number)), errors.get(identify(number), math.nan)) for number in published
+        _compare(number, ours.get(place), errors.get(place, math.nan))
+        for number, place in zip(published, places, strict=True)
     ]
     frame = pd.DataFrame.from_records(records, columns=[*COLUMNS, "relation", *KEYS])
-    frame["agrees"] = frame["agrees"].astype("boolean")
-    return frame
+    return frame.astype({"agrees": "boolean"})
 
 
-@lru_cache(maxsize=1)
-def _published_records() -> list[dict[Any, Any]]:
-    return published_numbers().to_dict("records")
-
-
-def find_standard_errors(published: Iterable[Record], ours: Iterable[Record]) -> dict[tuple[Any, ...], float]:
+def find_standard_errors(published: Sequence[Record], ours: Iterable[Record]) -> dict[tuple[Any, ...], float]:
     """Standard error of ours minus the paper's mean of five runs, for each published number whose spread we measured.
 
     Where the paper prints no standard deviation, ours stands for both, pooled over the conditions of the method and
@@ -125,8 +121,7 @@ def find_standard_errors(published: Iterable[Record], ours: Iterable[Record]) ->
     forget records spreads more than one of many. The spread of ``m4_mean`` is ``m4_sd``, that of ``m4_lowest`` is
     ``m4_lowest_sd``.
     """
-    numbers = list(published)
-    theirs = {identify(number): float(number["paper"]) for number in numbers}
+    theirs = {identify(number): float(number["paper"]) for number in published}
     spreads: dict[tuple[Any, ...], float] = {}
     groups: dict[tuple[Any, ...], list[float]] = {}
     shared = ("table", "column", "study", "method", "forget_fraction")
@@ -135,63 +130,61 @@ def find_standard_errors(published: Iterable[Record], ours: Iterable[Record]) ->
             spreads[identify(record)] = float(record["value"])
             groups.setdefault(identify(record, shared), []).append(record["value"])
     found = {}
-    for number in numbers:
+    for number in published:
         spread = {**number, "column": f"{number['column'].removesuffix('_mean')}_sd"}
-        place = identify(spread)
-        if place not in spreads:
-            continue
-        group = groups[identify(spread, shared)]
-        common = math.sqrt(sum(sd**2 for sd in group) / len(group))
-        pair = (theirs[place], spreads[place]) if place in theirs else (common, common)
-        found[identify(number)] = math.sqrt(sum(sd**2 for sd in pair) / N_SEEDS)
+        if (place := identify(spread)) in spreads:
+            group = groups[identify(spread, shared)]
+            common = math.sqrt(sum(sd**2 for sd in group) / len(group))
+            pair = (theirs[place], spreads[place]) if place in theirs else (common, common)
+            found[identify(number)] = math.sqrt(sum(sd**2 for sd in pair) / N_SEEDS)
     return found
 
 
 def _compare(published: Record, ours: Record | None, standard_error: float) -> dict[str, Any]:
-    shared = {name: published[name] for name in ("table", "row", "column", "paper", "relation", *KEYS)}
-    tolerance = find_tolerance(published)
+    found = {name: published[name] for name in ("table", "row", "column", "paper", "relation", *KEYS)}
     is_setting = published["table"] == _SETTINGS_TABLE
-    shared["tolerance"] = "" if tolerance is None or is_setting else str(tolerance)
+    tolerance = find_tolerance(published)
+    found |= {"tolerance": "" if tolerance is None or is_setting else str(tolerance), "agrees": None}
     if ours is None:
-        return {**shared, "agrees": None, "note": "a setting, not a measurement" if is_setting else "not measured"}
-    measured = {"ours": ours["value"], "n": ours["n"], "n_paper": ours["n_paper"]}
-    return shared | measured | _judge(published, ours, tolerance, standard_error)
-
-
-def _judge(published: Record, ours: Record, tolerance: Tolerance | None, standard_error: float) -> dict[str, Any]:
-    paper, value = published["paper"], ours["value"]
-    difference = round(float(value - paper), _DECIMALS)
+        return found | {"note": "a setting, not a measurement" if is_setting else "not measured"}
+    difference = float(ours["value"] - published["paper"])
     if published["relation"] in ("<", "<="):
         difference = max(difference, 0.0)
     elif published["relation"] in (">", ">="):
         difference = min(difference, 0.0)
-    found: dict[str, Any] = {"difference": difference, "agrees": None, "note": ours["note"]}
-    if ours["n"] < _ENOUGH * ours["n_paper"] or ours["n"] > ours["n_paper"]:
-        return found | {"note": _join(f"{ours['n']} runs where the paper has {ours['n_paper']}: not judged", ours)}
+    found |= {"ours": ours["value"], "n": ours["n"], "n_paper": ours["n_paper"], "note": ours["note"]}
+    found["difference"] = round(difference, _DECIMALS)
+    return found | _judge(found, published, ours, tolerance, standard_error)
+
+
+def _judge(
+    found: Record, published: Record, ours: Record, tolerance: Tolerance | None, standard_error: float
+) -> dict[str, Any]:
+    """Whether a number of ours agrees, where that can be said, and what is to be noted or widens the tolerance."""
+    paper, value, n, n_paper = published["paper"], ours["value"], ours["n"], ours["n_paper"]
+    tail = f"; {ours['note']}" if ours["note"] else ""
+    if n < _ENOUGH * n_paper or n > n_paper:
+        return {"note": f"{n} runs where the paper has {n_paper}: not judged{tail}"}
     if not ours["is_comparable"]:
-        return found | {"note": _join("a smoke run: not judged", ours)}
+        return {"note": f"a smoke run: not judged{tail}"}
     if math.isnan(paper) and math.isnan(value):
-        return found | {"agrees": True, "note": _join("the paper prints n/a too", ours)}
+        return {"agrees": True, "note": f"the paper prints n/a too{tail}"}
     if math.isnan(paper):
-        return found | {"agrees": False, "note": "the paper prints n/a, ours could be computed"}
+        return {"agrees": False, "note": "the paper prints n/a, ours could be computed"}
     if math.isnan(value):
-        return found | {"agrees": False}
+        return {"agrees": False}
     if tolerance is None:
-        return found | {"note": "no tolerance is set for this number"}
+        return {"note": "no tolerance is set for this number"}
     if tolerance.rule == "significance":
-        return found | {"agrees": is_significant(value) == is_significant(paper, published["relation"])}
+        return {"agrees": is_significant(value) == is_significant(paper, published["relation"])}
     limit = tolerance.limit(paper, standard_error)
-    if tolerance.rule in ("standard_errors", "factor"):
-        limit += 0.5 * 10.0 ** -published["decimals"]  # what the paper's rounding may hide
-    if tolerance.rule == "standard_errors":
-        found["tolerance"] = f"{limit:.3g}: {tolerance}"
+    unseen = 0.5 * 10.0 ** -published["decimals"]  # what the paper's rounding may hide
     if tolerance.rule == "factor":
-        return found | {"agrees": max(paper, value) <= FACTOR * (min(paper, value) + limit)}
-    return found | {"agrees": abs(difference) <= limit + _ROUNDING}
-
-
-def _join(note: str, ours: Record) -> str:
-    return f"{note}; {ours['note']}" if ours["note"] else note
+        return {"agrees": max(paper, value) <= FACTOR * (min(paper, value) + limit + unseen)}
+    if tolerance.rule == "within":
+        return {"agrees": abs(found["difference"]) <= limit + _ROUNDING}
+    limit += unseen
+    return {"agrees": abs(found["difference"]) <= limit + _ROUNDING, "tolerance": f"{limit:.3g}: {tolerance}"}
 
 
 def find_tolerance(number: Mapping[str, Any]) -> Tolerance | None:

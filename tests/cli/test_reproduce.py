@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 import ruler.cli.reproduce as module
 from ruler.cli.app import make_app
+from ruler.core import progress
 from ruler.core.cluster import ClusterSettings
 from ruler.core.errors import RulerError
 from ruler.experiment.executors import LocalExecutor, RayExecutor
@@ -38,7 +39,8 @@ class Recorder:
         self.studies, self.settings = studies, settings
         settings.out.mkdir(exist_ok=True)
         ResultStore(settings.out / "results.sqlite").close()
-        on_progress(Progress(n_done=1, n_cells=4, share=0.25, elapsed_s=1.0, left_s=3.0))
+        for n_done in (0, 1):
+            on_progress(Progress(n_done=n_done, n_cells=4, share=0.25 * n_done))
         if isinstance(self.answer, BaseException):
             raise self.answer
         return self.answer
@@ -129,9 +131,9 @@ def test_an_interrupt_says_how_to_resume(recorder: Recorder, tmp_path: Path) -> 
 
 
 def test_a_log_gets_a_line_now_and_then(recorder: Recorder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "cells, 25%" not in run(tmp_path, "primary").output
-    monkeypatch.setattr(module, "LINE_EVERY_S", 0.0)
-    assert "1 of 4 cells, 25%, 3 s left" in run(tmp_path, "primary").output
+    assert "cells: 25%" not in run(tmp_path, "primary").output
+    monkeypatch.setattr(progress, "SECONDS_PER_LINE", 0.0)
+    assert "1 of 4 cells: 25%, about 0.0 min left" in run(tmp_path, "primary").output
 
 
 def test_help_has_an_example() -> None:

@@ -45,15 +45,15 @@ def test_a_run_leaves_rows_and_its_settings_and_a_second_one_has_nothing_to_do(t
     seen: list[Progress] = []
     summary = run_studies([TINY], settings_for(tmp_path), on_progress=seen.append)
     assert (summary.n_cells, summary.n_done, summary.n_new, summary.failures) == (4, 4, 4, {})
-    assert (seen[-1].n_done, seen[-1].share, seen[-1].left_s) == (4, 1.0, 0.0)
+    assert (seen[-1].n_done, seen[-1].share) == (4, 1.0)
     assert read_studies(tmp_path / STUDY_FILE) == (earlier, TINY)
 
     more: list[Progress] = []
     longer = replace(TINY, seeds=(0, 1, 2))
     run_studies([longer], settings_for(tmp_path), on_progress=more.append)
-    assert (more[0].n_done, more[0].n_cells, more[0].left_s) == (4, 6, None)  # a resumed run counts from the start
+    assert (more[0].n_done, more[0].n_cells) == (4, 6)  # a resumed run counts from the start
     assert more[0].share == pytest.approx(2 / 3, abs=0.01)
-    assert (more[-1].n_done, more[-1].share, more[-1].left_s) == (6, 1.0, 0.0)
+    assert (more[-1].n_done, more[-1].share) == (6, 1.0)
 
     before = load_results(tmp_path)
     again = run_studies([TINY], settings_for(tmp_path))

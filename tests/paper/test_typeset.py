@@ -125,6 +125,7 @@ def test_escapes():
     assert escape_latex("a&b%c$d#e_f{g}h~i^j\\k") == (
         r"a\&b\%c\$d\#e\_f\{g\}h\textasciitilde{}i\textasciicircum{}j\textbackslash{}k"
     )
+    assert escape_latex("r_rb") == r"$r_{\mathrm{rb}}$"
     assert escape_latex("M2 and p<0.05") == "$M_2$ and p$<$0.05"
     assert escape_markdown("a|b*c_d<e\\") == "a\\|b\\*c\\_d\\<e\\\\"
 

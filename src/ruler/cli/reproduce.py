@@ -1,15 +1,9 @@
 """`ruler reproduce`: from raw data to the paper's tables and figures, beside the published numbers."""
 
-import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich import progress as bars
-from rich.console import Console
 
 from ruler.cli import MISUSE
 from ruler.cli.options import PlainCommand, choose_cluster, resumable
@@ -18,18 +12,17 @@ from ruler.core.text import show_text
 from ruler.experiment.executors import EXECUTORS, RayExecutor
 from ruler.experiment.run import (
     RESULTS_FILE,
-    Progress,
     RunSettings,
     Summary,
     export_models,
     list_exported,
     run_studies,
+    show_run,
 )
 from ruler.experiment.store import load_results
 from ruler.experiment.studies import choose_studies, choose_variant, narrow_studies, shrink_studies
 
 EXAMPLE = "Example: ruler reproduce primary --datasets breast_cancer heart_disease --seeds 3 --out results"
-LINE_EVERY_S = 30.0
 _SPREAD = ("--datasets", "--methods", "--forget-fractions")
 _SHOWN_FAILURES = 10
 
@@ -127,7 +120,7 @@ def reproduce(
     )
     try:
         with resumable(out):
-            with _show_progress() as show:
+            with show_run() as show:
                 summary = run_studies(studies, settings, on_progress=show)
             if export_checkpoints is not None:
                 export_models(studies, settings, export_checkpoints)
@@ -140,39 +133,6 @@ def reproduce(
     except WriteError as error:
         raise WriteError(f"{error} Finished cells are kept: the same command resumes.") from error
     _tell(summary, out)
-
-
-@contextmanager
-def _show_progress() -> Iterator[Callable[[Progress], None]]:
-    """Yield a function that shows how far a run is: a bar on a terminal, elsewhere a line every half minute."""
-    if sys.stderr.isatty():
-        columns = (
-            bars.TextColumn("{task.description}"),
-            bars.BarColumn(),
-            bars.TextColumn("{task.percentage:.0f}%"),
-            bars.TextColumn("{task.fields[left]}"),
-        )
-        with bars.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-            task = bar.add_task("", total=1.0, left="")
-            yield lambda now: bar.update(task, completed=now.share, description=_count(now), left=_tell_left(now))
-        return
-    shown_s = time.monotonic()
-
-    def show(now: Progress) -> None:
-        nonlocal shown_s
-        if time.monotonic() >= shown_s + LINE_EVERY_S:
-            shown_s = time.monotonic()
-            typer.echo(f"{_count(now)}, {now.share:.0%}, {_tell_left(now)}", err=True)
-
-    yield show
-
-
-def _count(now: Progress) -> str:
-    return f"{now.n_done:,} of {now.n_cells:,} cells"
-
-
-def _tell_left(now: Progress) -> str:
-    return "time left unknown" if now.left_s is None else f"{_format_s(now.left_s)} left"
 
 
 def _format_s(seconds: float) -> str:

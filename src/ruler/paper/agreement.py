@@ -19,7 +19,6 @@ _ENOUGH = 0.95  # of the paper's runs: a few runs without the metric still give 
 _DECIMALS, _ROUNDING = 9, 1e-9  # what is left of a difference beyond these is rounding of the subtraction
 _SETTINGS_TABLE = "2"
 Record = Mapping[Any, Any]
-Rule = Literal["within", "significance", "standard_errors", "factor"]
 _SIGNIFICANCE = 0.05
 _STANDARD_ERRORS = 2.31  # 97.5% of Student's t with 8 degrees of freedom: two means of five
 FACTOR = 3.1  # root of 97.5% of F with 4 and 4 degrees of freedom: two standard deviations of five
@@ -27,35 +26,21 @@ FACTOR = 3.1  # root of 97.5% of F with 4 and 4 degrees of freedom: two standard
 
 @dataclass(frozen=True)
 class Tolerance:
-    """When a number of ours agrees with a published one.
+    """When a number of ours agrees with a published one."""
 
-    Args:
-        columns: Pattern of the columns it holds for.
-        reason: Why this and not less or more.
-        absolute: Largest difference.
-        relative: Largest difference as a part of the published number; the larger of the two counts.
-        rule: ``within`` those limits; on the same side of the ``significance`` level 0.05; within so many
-            ``standard_errors`` of the difference of two means of five runs; within a ``factor`` of the published one.
-        tables, studies: Where it holds; everywhere when empty.
-        max_forget: Only for forget sets of up to this many records.
-    """
-
-    columns: str
-    reason: str
-    absolute: float = 0.0
-    relative: float = 0.0
-    rule: Rule = "within"
-    tables: tuple[str, ...] = ()
+    columns: str  # pattern of the columns it holds for
+    reason: str  # why this and not less or more
+    absolute: float = 0.0  # largest difference
+    relative: float = 0.0  # largest difference as a part of the published number; the larger of the two counts
+    # Within those limits; on the same side of the significance level 0.05; within so many standard errors of the
+    # difference of two means of five runs; within a factor of the published one.
+    rule: Literal["within", "significance", "standard_errors", "factor"] = "within"
+    tables: tuple[str, ...] = ()  # where it holds; everywhere when empty
     studies: tuple[str, ...] = ()
-    max_forget: float = math.inf
+    max_forget: float = math.inf  # only for forget sets of up to this many records
 
     def limit(self, paper: float, standard_error: float = math.nan) -> float:
-        """Largest difference from this published number; NaN where it needs a standard error and there is none.
-
-        Example:
-            >>> Tolerance("m2_mean", "", absolute=0.0006, relative=0.3).limit(-0.004)
-            0.0012
-        """
+        """Largest difference from this published number; NaN where it needs a standard error and there is none."""
         if self.rule == "standard_errors":
             return _STANDARD_ERRORS * standard_error
         return max(self.absolute, self.relative * abs(paper))
@@ -94,10 +79,6 @@ def compare_numbers(numbers: "Mapping[str, pd.DataFrame]") -> "pd.DataFrame":
         One row per published number: ``table``, ``row``, ``column``, ``paper``, ``ours``, ``difference`` (for a
         bound: by how much it is missed), ``tolerance``, ``agrees`` (True, False, or None where nothing can be
         said), ``n`` and ``n_paper`` runs behind the two, ``note``, and the keys.
-
-    Example:
-        >>> int(compare_numbers({}).agrees.notna().sum())
-        0
     """
     import pandas as pd
 
@@ -188,13 +169,7 @@ def _judge(
 
 
 def find_tolerance(number: Mapping[str, Any]) -> Tolerance | None:
-    """The first tolerance that is for a published number; None if none is.
-
-    Example:
-        >>> number = {"table": "4", "column": "mia_mean", "dataset": "heart_disease", "forget_fraction": 0.01}
-        >>> find_tolerance(number).absolute
-        0.05
-    """
+    """The first tolerance that is for a published number; None if none is."""
     return next((entry for entry in list_tolerances() if entry.holds_for(number)), None)
 
 
@@ -207,7 +182,7 @@ def list_tolerances() -> tuple[Tolerance, ...]:
             row["reason"],
             absolute=float(row["absolute"] or 0),
             relative=float(row["relative"] or 0),
-            rule=cast(Rule, row["rule"]),
+            rule=cast(Any, row["rule"]),
             tables=tuple(row["tables"].split()),
             studies=tuple(row["studies"].split()),
             max_forget=float(row["max_forget"] or math.inf),
@@ -217,12 +192,7 @@ def list_tolerances() -> tuple[Tolerance, ...]:
 
 
 def is_significant(p_value: float, relation: str = "=") -> bool:
-    """Whether a p-value, or a printed bound of one, lies under 0.05.
-
-    Example:
-        >>> is_significant(0.05, ">"), is_significant(0.001, "<")
-        (False, True)
-    """
+    """Whether a p-value, or a printed bound of one, lies under 0.05."""
     return p_value < _SIGNIFICANCE or (p_value == _SIGNIFICANCE and relation == "<")
 
 

@@ -64,13 +64,7 @@ def check_findings(results: "pd.DataFrame") -> "pd.DataFrame":
 
 
 def judge(checks: Sequence[Check]) -> str:
-    """Is a finding confirmed, given its checks? ``RULE`` in code.
-
-    Example:
-        >>> held, failed = (Check("", 0.5, 0.5, 0.5, 5, holds) for holds in (True, False))
-        >>> judge([held, held]), judge([held, failed]), judge([held, failed, failed])
-        ('confirmed', 'partly confirmed', 'refuted')
-    """
+    """Is a finding confirmed, given its checks? ``RULE`` in code."""
     if not any(check.n for check in checks):
         return "not run"
     if any(check.holds is None for check in checks):

@@ -78,25 +78,13 @@ def to_latex(table: PaperTable, rows: Sequence[PrintedRow], label: str) -> str:
 
 
 def escape_latex(text: str) -> str:
-    """Text with LaTeX's special characters made harmless and the paper's symbols set as mathematics.
-
-    Example:
-        >>> escape_latex("r_rb")
-        '$r_{\\\\mathrm{rb}}$'
-        >>> escape_latex("50% of a_b")
-        '50\\\\% of a\\\\_b'
-    """
+    """Text with LaTeX's special characters made harmless and the paper's symbols set as mathematics."""
     words = (_MATH.get(word) or "".join(_LATEX_SPECIAL.get(mark, mark) for mark in word) for word in text.split(" "))
     return " ".join(words)
 
 
 def escape_markdown(text: str) -> str:
-    """Text with the characters that would break a Markdown table or start emphasis made harmless.
-
-    Example:
-        >>> escape_markdown("|Df| ** p_adj")
-        '\\\\|Df\\\\| \\\\*\\\\* p\\\\_adj'
-    """
+    """Text with the characters that would break a Markdown table or start emphasis made harmless."""
     return "".join("\\" + mark if mark in "|*_<\\" else mark for mark in text)
 
 

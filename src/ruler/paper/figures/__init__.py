@@ -23,23 +23,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-_STYLE: dict[str, Any] = {
-    "font.size": 8.0,
-    "axes.titlesize": 8.0,
-    "axes.labelsize": 8.0,
-    "xtick.labelsize": 7.0,
-    "ytick.labelsize": 7.0,
-    "legend.fontsize": 7.5,
-    "axes.linewidth": 0.6,
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.unicode_minus": True,
-    "pdf.fonttype": 42,  # real fonts, so that text in the PDF can be searched
-    "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans"],
-}
 _METADATA: dict[str, Any] = {"png": {"Software": None}, "pdf": {"CreationDate": None, "Producer": None}}
 _KEYS = ("forget_fraction", "dataset", "method", "seed")
 _DIAGNOSTIC_KEYS = ("forget_choice", *_KEYS, "study", "architecture")
@@ -196,7 +179,8 @@ def write_figures(results: "pd.DataFrame", folder: Path) -> None:
 def paper_style() -> Iterator[None]:
     """The look of all figures, for as long as the block lasts; the caller's settings stay as they are."""
     matplotlib = load_optional("matplotlib", "drawing figures")
-    with matplotlib.rc_context({**matplotlib.rcParamsDefault, **_STYLE, "backend": "agg"}):
+    style = matplotlib.rc_params_from_file(Path(__file__).with_name("paper.mplstyle"), use_default_template=False)
+    with matplotlib.rc_context({**matplotlib.rcParamsDefault, **style, "backend": "agg"}):
         yield
 
 

@@ -253,14 +253,8 @@ def _draw_boxes(axes: "Axes", samples: Samples, null: float, *, width: float) ->
 
 
 def _zoom_to_whiskers(axes: "Axes", samples: Samples) -> None:
-    ends: list[float] = []
-    for values in samples.values():
-        first, third = np.percentile(values, [25, 75])
-        reach = 1.5 * (third - first)
-        inside = values[(values >= first - reach) & (values <= third + reach)]
-        ends += [float(inside.min()), float(inside.max())]
-    if not ends:
-        return
+    boxes = load_optional("matplotlib.cbook", "drawing figures").boxplot_stats(list(samples.values()))
+    ends = [float(box[end]) for box in boxes for end in ("whislo", "whishi")]
     margin = 0.12 * (max(ends) - min(ends)) or 1e-6
     low, high = min(*ends, 0.0) - margin, max(*ends, 0.0) + margin
     axes.set_ylim(low, high)

@@ -126,15 +126,7 @@ TABLES: Registry[PaperTable] = Registry("table", {name: _read_table(name, _LAYOU
 
 
 def compute_numbers(results: "pd.DataFrame") -> "dict[str, pd.DataFrame]":
-    """For each table a tidy frame of the numbers that checked results give, empty where its study was not run.
-
-    Example:
-        >>> import pandas
-        >>> from ruler.paper.results import REQUIRED, check_results
-        >>> numbers = compute_numbers(check_results(pandas.DataFrame(columns=REQUIRED)))
-        >>> len(numbers), numbers["1"].empty
-        (19, True)
-    """
+    """For each table a tidy frame of the numbers that checked results give, empty where its study was not run."""
     frames = {name: as_frame(table.compute(results)) for name, table in TABLES.items()}
     for name, frame in frames.items():
         frame.insert(0, "table", name)

@@ -75,13 +75,7 @@ def _find_range(runs: "pd.DataFrame", over: list[str], *, n_means: int, **keys: 
 
 
 def tell_size(dataset: str, runs: "pd.DataFrame") -> str:
-    """How the rows of a dataset differ in number from the paper's; empty where they do not.
-
-    Example:
-        >>> import pandas
-        >>> tell_size("higgs", pandas.DataFrame({"n_forget": [2049.0], "forget_fraction": [0.05]}))
-        'about 51,200 rows, not 100,000'
-    """
+    """How the rows of a dataset differ in number from the paper's; empty where they do not."""
     entry = DATASETS.get(dataset)
     expected = entry.paper_rows if isinstance(entry, TabularSet) else 0
     if not expected or runs.empty:
@@ -139,14 +133,7 @@ def compute_clinical_leak(results: "pd.DataFrame") -> list[Number]:
 
 
 def pair_models(runs: "pd.DataFrame") -> Interval:
-    """M4 of the original minus M4 of the oracle of the same seed and forget set, over seeds.
-
-    Example:
-        >>> import pandas
-        >>> runs = pandas.DataFrame({"seed": [0, 0], "forget_seed": [9, 9], "m4": [0.75, 0.5]})
-        >>> pair_models(runs.assign(method=["original", "oracle"])).value
-        0.25
-    """
+    """M4 of the original minus M4 of the oracle of the same seed and forget set, over seeds."""
     table = runs[runs["method"].isin(_BOTH)].pivot_table(index=["seed", "forget_seed"], columns="method", values="m4")
     both = table.reindex(columns=list(_BOTH))
     return mean_interval((both["original"] - both["oracle"]).to_numpy())
@@ -189,17 +176,6 @@ def choose_rates(results: "pd.DataFrame") -> "pd.DataFrame":
 
     That is the largest rate at which the mean retain accuracy is at least 95% of the original's; the smallest rate
     where there is none.
-
-    Example:
-        >>> import pandas
-        >>> rows = {"study": "tofu", "dataset": "tofu", "forget_fraction": 0.1, "peers": None}
-        >>> frame = pandas.DataFrame([
-        ...     {**rows, "method": "original", "learning_rate": None, "retain_accuracy": 0.8},
-        ...     {**rows, "method": "npo", "learning_rate": 1e-5, "retain_accuracy": 0.79},
-        ...     {**rows, "method": "npo", "learning_rate": 5e-5, "retain_accuracy": 0.5},
-        ... ])
-        >>> choose_rates(frame)["learning_rate"].tolist()
-        [nan, 1e-05]
     """
     import pandas as pd
 

@@ -43,22 +43,12 @@ class Number:
 
 
 def identify(record: Mapping[Any, Any], keys: Iterable[str] = ("table", "column", *KEYS)) -> tuple[Any, ...]:
-    """What tells a number from all others: its table, column and keys, NaN as None.
-
-    Example:
-        >>> identify({"table": "1", "column": "m2_mean", **dict.fromkeys(KEYS, float("nan"))})[:3]
-        ('1', 'm2_mean', None)
-    """
+    """What tells a number from all others: its table, column and keys, NaN as None."""
     return tuple(None if record[key] != record[key] else record[key] for key in keys)
 
 
 def as_frame(numbers: Iterable[Number]) -> "pd.DataFrame":
-    """Numbers as a tidy frame, one row each.
-
-    Example:
-        >>> as_frame([Number(column="m4_mean", value=0.5, n=10, n_paper=10)]).value.tolist()
-        [0.5]
-    """
+    """Numbers as a tidy frame, one row each."""
     import pandas as pd
 
     return pd.DataFrame([vars(number) for number in numbers], columns=list(Number.__dataclass_fields__))

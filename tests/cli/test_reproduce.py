@@ -67,7 +67,7 @@ def test_words_become_settings(recorder: Recorder, tmp_path: Path) -> None:
     assert (study.datasets, study.seeds, study.engine) == (("adult", "magic"), (0, 1, 2), "ensemble")
     assert (study.methods, study.forget_fractions) == (("fine_tuning", "scrub"), (0.05, 0.2))
     assert recorder.settings == RunSettings(out=tmp_path / "results", executor=LocalExecutor(2))
-    assert "4 of 4 cells, 1 new, in 1 min 15 s" in result.output
+    assert "4 of 4 cells, 1 new, in 0:01:15" in result.output
 
 
 def test_a_gpu_takes_the_ensemble_and_checkpoints_mean_imported_models(recorder: Recorder, tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_failed_cells_are_shown_and_end_with_2(recorder: Recorder, tmp_path: Pat
     recorder.answer = Summary(n_cells=4, n_done=3, n_new=3, failures={cell: "DivergedError: loss"}, elapsed_s=5000.0)
     result = run(tmp_path, "primary")
     assert result.exit_code == 2
-    assert "3 of 4 cells, 3 new, in 1 h 23 min" in result.output
+    assert "3 of 4 cells, 3 new, in 1:23:20" in result.output
     assert "1 cells failed; run the same command again to retry them" in result.output
     assert "primary adult scrub 0.05 seed 7: DivergedError: loss" in result.output
 

@@ -1,5 +1,6 @@
 """`ruler reproduce`: from raw data to the paper's tables and figures, beside the published numbers."""
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -59,26 +60,19 @@ def reproduce(
     methods: Annotated[list[str] | None, typer.Option(help="Only these unlearning methods.")] = None,
     forget_fractions: Annotated[list[float] | None, typer.Option(help="These shares instead, such as 0.05.")] = None,
     executor: Annotated[
-        str,
-        typer.Option(
-            help="local (processes on this machine) or ray (the cluster that RAY_ADDRESS names, or a local one)."
-        ),
+        str, typer.Option(help="local (processes here) or ray (the cluster that RAY_ADDRESS names, or a local one).")
     ] = "local",
-    jobs: Annotated[
-        int | None, typer.Option(help="Worker processes; by default one per core, or a few on a GPU.")
-    ] = None,
+    jobs: Annotated[int | None, typer.Option(help="Worker processes; one per core by default, few on a GPU.")] = None,
     job_cpus: Annotated[int | None, typer.Option(help="With ray: cores per job, by default 1.")] = None,
     job_gpus: Annotated[float | None, typer.Option(help="With ray: share of a GPU per job, by default 0.25.")] = None,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     engine: Annotated[
         str | None,
-        typer.Option(help="protocol (the paper's loop, default on cpu) or ensemble (many at once, default on cuda)."),
+        typer.Option(help="protocol (the paper's loop; default on cpu) or ensemble (many at once; on cuda)."),
     ] = None,
     precision: Annotated[
         str | None,
-        typer.Option(
-            help="float32 (default) or bfloat16, of a diagnostic study; the latter trains ResNet-18 faster on a GPU."
-        ),
+        typer.Option(help="Of a diagnostic study: float32 (default) or bfloat16, faster for ResNet-18 on a GPU."),
     ] = None,
     checkpoints: Annotated[Path | None, typer.Option(help="Use the published models in this folder.")] = None,
     export_checkpoints: Annotated[Path | None, typer.Option(help="Write models under the published names.")] = None,
@@ -106,9 +100,8 @@ def reproduce(
         methods=methods or (),
         forget_fractions=forget_fractions or (),
     )
-    studies = choose_variant(
-        small, engine=engine, device=device, is_imported=checkpoints is not None, precision=precision
-    )
+    is_imported = checkpoints is not None
+    studies = choose_variant(small, engine=engine, device=device, is_imported=is_imported, precision=precision)
     if export_checkpoints is not None:
         list_exported(studies)  # or hours would pass before it is refused
     settings = RunSettings(
@@ -135,16 +128,8 @@ def reproduce(
     _tell(summary, out)
 
 
-def _format_s(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours} h {minutes:02d} min"
-    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
-
-
 def _tell(summary: Summary, out: Path) -> None:
-    took = _format_s(summary.elapsed_s)
+    took = timedelta(seconds=round(summary.elapsed_s))
     typer.echo(f"{summary.n_done:,} of {summary.n_cells:,} cells, {summary.n_new:,} new, in {took}: {out}")
     if not summary.failures:
         return

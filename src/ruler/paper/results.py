@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from ruler.core.errors import InputError
 from ruler.data import DATASETS, list_datasets
+from ruler.experiment.rows import CELL as _CELL
+from ruler.experiment.rows import COLUMNS, DECIDING, DEFAULTS, LATER_COLUMNS, SCORES
 from ruler.experiment.settings import ALL_METHODS, APPROXIMATE_METHODS, LANGUAGE_METHODS
 from ruler.experiment.studies import STUDIES
 from ruler.models import MODELS
@@ -32,29 +34,8 @@ _ORDERS: dict[str, tuple[str, ...]] = {
     "study": tuple(STUDIES),
 }
 
-_SETTINGS = ("learning_rate", "batch_size", "forget_seed", "teacher_seed", "other_seed")
-_ACCURACIES = ("forget_accuracy", "retain_accuracy", "test_accuracy")
-_VARIED = ("architecture", "forget_choice")  # what only the diagnostic studies vary
-CELL = ("study", "dataset", *_VARIED, "method", "forget_fraction", "seed", *_SETTINGS)
-METRICS = ("m1", "m2", "m2_mean_baseline", "m3", "m4", "mia", *_ACCURACIES)
-REQUIRED = (*(column for column in CELL if column not in _VARIED), "n_forget", *METRICS, "engine")
-CONTRASTS = ("m2", "m4", "norm", "loss")
-"""Contrasts of an audit; rows from before norms and losses were read have M2 and M4 alone."""
-# Stores of the tabular studies alone, and older ones, may lack these columns; these are their defaults.
-_TEXT_DEFAULTS = {
-    "architecture": "tabular_mlp",
-    "forget_choice": "random",
-    "size": "full",
-    **dict.fromkeys(("verdict", *(f"{name}_verdict" for name in CONTRASTS), "seen", "model", "precision", "note")),
-    **dict.fromkeys(("layers", "peers")),
-}
-_AUDIT = (
-    *(f"{name}_{value}" for name in CONTRASTS for value in ("p_value", "effect")),
-    *("damage_similarity", "damage_skill", "m4_held_out", "n_groups"),
-    *(f"m4_placebo{end}" for end in ("", "_sd", "_low", "_high", "_p")),
-)
-DEFAULTS: dict[str, Any] = {**_TEXT_DEFAULTS, **dict.fromkeys(_AUDIT, math.nan)}
-_TEXT = ("study", "dataset", "method", "engine", *_TEXT_DEFAULTS)
+CELL = (*_CELL, "architecture", "forget_choice")
+REQUIRED = (*_CELL, *SCORES, "engine")
 _DECIMALS = 12  # keys are joined by value: 0.1 must be 0.1 however it was computed
 
 N_SEEDS = 5
@@ -98,17 +79,13 @@ def check_results(results: "pd.DataFrame") -> "pd.DataFrame":
             f"results must have the columns {', '.join(REQUIRED)}; got none named {', '.join(missing)}. "
             "Read them from the store of a run."
         )
-    checked = results.copy()
-    for column, default in DEFAULTS.items():
-        if column not in checked:
-            checked[column] = default
-        elif default is not None and default == default:
-            checked[column] = checked[column].fillna(default)
-    numbers = [column for column in (*REQUIRED, *DEFAULTS) if column not in _TEXT]
-    checked[numbers] = checked[numbers].astype(float)
-    texts = checked.columns.difference(numbers, sort=False)
-    checked[texts] = checked[texts].astype(object)  # rows are picked out far faster than of pandas' own strings
-    keys = [column for column in CELL if column not in _TEXT]
+    checked = results.reindex(columns=[*results, *(name for name in LATER_COLUMNS if name not in results)])
+    numbers = [name for name in checked if not COLUMNS.get(str(name), "TEXT").startswith("TEXT")]
+    texts = checked.columns.difference(
+        numbers, sort=False
+    )  # rows are picked out far faster than of pandas' own strings
+    checked = checked.astype(dict.fromkeys(numbers, float) | dict.fromkeys(texts, object)).fillna(DEFAULTS)
+    keys = [column for column in CELL if column in numbers]
     checked[keys] = checked[keys].round(_DECIMALS)
     n_repeats = int(checked.duplicated(list(CELL)).sum())
     if n_repeats:
@@ -161,15 +138,27 @@ def gather_conditions(results: "pd.DataFrame", study: str) -> "pd.DataFrame":
     """
     rows = main_rows(results, study)
     groups = rows.groupby(list(CONDITION))
-    effects = [f"{name}_effect" for name in CONTRASTS]
-    means = ["m2", "m4", "m4_held_out", *effects, "damage_similarity", "damage_skill", "mia", "n_forget", *_ACCURACIES]
+    effects = [f"{name}_effect" for name in DECIDING]
+    means = [
+        "m2",
+        "m4",
+        "m4_held_out",
+        *effects,
+        "damage_similarity",
+        "damage_skill",
+        "mia",
+        "n_forget",
+        "forget_accuracy",
+        "retain_accuracy",
+        "test_accuracy",
+    ]
     found = groups[means].mean().assign(n=groups.size())
     for name in ("m2", "m4"):
         found[f"{name}_sd"] = groups[name].std(ddof=1)
-    for name in CONTRASTS:
+    for name in DECIDING:
         summary = groups[f"{name}_p_value"].agg(["median", "min", "max"])
         found = found.join(summary.add_prefix(f"{name}_p_value_"))
-    for name in ("verdict", *(f"{name}_verdict" for name in CONTRASTS)):
+    for name in ("verdict", *(f"{name}_verdict" for name in DECIDING)):
         words = rows[name].to_numpy(dtype=object)  # a Series per group would take far longer
         found[name] = [count_values(words[groups.indices[place]]) for place in found.index]
     originals = (found["retain_accuracy"].get((*place[:-1], "original"), math.nan) for place in found.index)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ruler.core.optional import load_optional
 from ruler.experiment.compare.settings import GRID, CompareSettings
 from ruler.experiment.grid import Cell
+from ruler.experiment.rows import DECIDING
 from ruler.metrics.peers import PEERS
 from ruler.paper.results import title_of
 from ruler.paper.typeset import end_row, escape_latex, print_csv
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 FAILED = "failed"
 REPORTS = "reports"
-DECIDING = ("m2", "m4", "norm", "loss")
 
 
 class Measure(NamedTuple):

@@ -11,15 +11,7 @@ from ruler.experiment.grid import list_cells
 from ruler.experiment.studies import STUDIES
 from ruler.paper.agreement import list_tolerances
 from ruler.paper.findings import RULE
-from ruler.paper.results import (
-    CELL,
-    DIAGNOSTIC_STUDIES,
-    gather_conditions,
-    is_of_full_size,
-    rank_of,
-    split_by,
-    title_of,
-)
+from ruler.paper.results import CELL, DIAGNOSTIC_STUDIES, gather_conditions, is_of_full_size, split_by, title_of
 from ruler.paper.tables import TABLES, arrange
 from ruler.paper.tables.diagnostics import tell_size
 from ruler.paper.typeset import escape_markdown, to_markdown
@@ -31,22 +23,10 @@ NOT_RECORDED = "not recorded"
 _MOST_UNJUDGED = 200
 _NUMBER = ("Table", "Row", "Number", "Paper", "Ours")
 _SHOWN = ("face_controls", "clinical_leak", "language_models")
-_PROVENANCE = {
-    "device": "Device",
-    "precision": "Precision",
-    "model": "Pretrained model",
-    "models": "Models",
-    "ruler_version": "RULER",
-    "torch_version": "PyTorch",
-    "commit": "Commit",
-    "note": "Note",
-}
-_SETTINGS = {
-    "learning_rate": "learning rate",
-    "batch_size": "batch size",
-    "forget_seed": "forget-set seed",
-    "teacher_seed": "teacher seed",
-}
+_PROVENANCE = ("device", "precision", "model", "models", "ruler_version", "torch_version", "commit", "note")
+_SETTINGS = ("learning_rate", "batch_size", "forget_seed", "teacher_seed")
+_LABELS = {"model": "Pretrained model", "ruler_version": "RULER", "torch_version": "PyTorch"}
+_LABELS |= {"forget_seed": "forget-set seed"}
 _EARLIER = "An earlier rule, which read M2 and M4 alone and could not call a model damaged, gave the verdicts of"
 
 
@@ -181,7 +161,9 @@ def _describe_runs(results: "pd.DataFrame") -> list[str]:
     for keys, runs in split_by(results, "study"):
         values = {name: sorted(runs[name].dropna().unique()) for name in _SETTINGS}
         settings = [
-            f"{_SETTINGS[name]} {', '.join(f'{one:g}' for one in some)}" for name, some in values.items() if some
+            f"{_LABELS.get(name, name.replace('_', ' '))} {', '.join(f'{one:g}' for one in some)}"
+            for name, some in values.items()
+            if some
         ]
         if runs["forget_choice"].nunique() > 1:
             settings.append(f"identities {_list_titles(runs, 'forget_choice')}")
@@ -196,8 +178,12 @@ def _describe_runs(results: "pd.DataFrame") -> list[str]:
         "Cells: with the number of the whole study, if that has more. Work: seconds summed over cells. Wall: seconds "
         "in which at least one cell ran, without pauses."
     )
-    recorded = {label: _list_values(results, column) for column, label in _PROVENANCE.items()}
-    provenance = [f"- {label}: {values}" for label, values in recorded.items() if values != NOT_RECORDED]
+    recorded = {name: _list_values(results, name) for name in _PROVENANCE}
+    provenance = [
+        f"- {_LABELS.get(name, name.capitalize())}: {values}"
+        for name, values in recorded.items()
+        if values != NOT_RECORDED
+    ]
     return _set_section("Runs", lead, header, rows, *provenance, "")
 
 
@@ -250,7 +236,7 @@ def _list_values(runs: "pd.DataFrame", column: str) -> str:
 
 
 def _list_titles(runs: "pd.DataFrame", key: str) -> str:
-    return ", ".join(title_of(name) for name in sorted(runs[key].unique(), key=lambda name: rank_of(key, name)))
+    return ", ".join(title_of(keys[key]) for keys, _ in split_by(runs, key))
 
 
 def _name(table: Any) -> str:

@@ -79,7 +79,7 @@ def test_figure_3_carries_the_tests_it_marks(some_results):
 
 
 def test_datasets_and_methods_stand_in_the_papers_order(some_results):
-    points = figures.gather_figure_7(some_results)
+    points = FIGURES["7"].gather(some_results)
     assert points.dataset.unique().tolist() == ["breast_cancer", "phoneme"]
     assert points.method.unique().tolist() == ["gradient_ascent", "neggrad_plus", "fine_tuning", "scrub", "oracle"]
 

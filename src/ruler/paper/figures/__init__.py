@@ -52,16 +52,6 @@ def gather_figure_5(results: "pd.DataFrame") -> "pd.DataFrame":
     return _stack(pairs, _at_main_fraction(results, "m2", "b", keys=keys))
 
 
-def gather_figure_6(results: "pd.DataFrame") -> "pd.DataFrame":
-    """M3 of every method, dataset and fraction."""
-    return _points(rows_of(results, "primary"), "m3", "")
-
-
-def gather_figure_7(results: "pd.DataFrame") -> "pd.DataFrame":
-    """M4 of every method and of the oracle by dataset, at 5%."""
-    return _at_main_fraction(results, "m4", "", WITH_ORACLE)
-
-
 def gather_by_fraction(results: "pd.DataFrame", study: str, table: str) -> "pd.DataFrame":
     """M2 (panel a) and M4 (panel b) of a study, the original model in panel b only, with the table's means."""
     rows = main_rows(results, study)
@@ -80,13 +70,11 @@ def gather_face_controls(results: "pd.DataFrame") -> "pd.DataFrame":
     parts = [_points(original, name, "", _DIAGNOSTIC_KEYS) for name in _CONTROLS]
     points = _add_published(_stack(_points(rows, "m4", "", _DIAGNOSTIC_KEYS), *parts), "14")
     sizes = rows.groupby(_SET)[["n_groups", "n_forget"]].mean()
-    names = {place: _count_people(*size) for place, size in zip(sizes.index, sizes.to_numpy(), strict=True)}
+    names = {}
+    for place, (n_people, n_images) in zip(sizes.index, sizes.to_numpy(), strict=True):
+        people = "people not counted" if math.isnan(n_people) else f"{n_people:.0f} people"
+        names[place] = f"{'one person' if n_people == 1 else people}, {n_images:.0f} images"
     return points.assign(identities=[names[place] for place in zip(*(points[key] for key in _SET), strict=True)])
-
-
-def _count_people(n_people: float, n_images: float) -> str:
-    people = "people not counted" if math.isnan(n_people) else f"{n_people:.0f} people"
-    return f"{'one person' if n_people == 1 else people}, {n_images:.0f} images"
 
 
 def _at_main_fraction(
@@ -145,8 +133,8 @@ FIGURES: Registry[PaperFigure] = Registry(
         "3": PaperFigure(gather_figure_3, draw.draw_figure_3),
         "4": PaperFigure(partial(gather_by_fraction, study="clinical", table="text"), draw.draw_by_fraction),
         "5": PaperFigure(gather_figure_5, draw.draw_figure_5),
-        "6": PaperFigure(gather_figure_6, draw.draw_figure_6),
-        "7": PaperFigure(gather_figure_7, draw.draw_figure_7),
+        "6": PaperFigure(lambda results: _points(rows_of(results, "primary"), "m3", ""), draw.draw_figure_6),
+        "7": PaperFigure(partial(_at_main_fraction, metric="m4", panel="", methods=WITH_ORACLE), draw.draw_figure_7),
         "8": PaperFigure(partial(gather_by_fraction, study="faces", table="14"), draw.draw_by_fraction),
         "language_layers": PaperFigure(list_layers, draw.draw_language_layers),
         "face_controls": PaperFigure(gather_face_controls, draw.draw_face_controls),

@@ -1,6 +1,6 @@
 """Ink: a figure's numbers as a matplotlib figure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
@@ -24,14 +24,14 @@ _ENOUGH_FOR_A_BOX = 5  # quartiles of fewer values are the values themselves
 _LEGEND_WIDTH = 5.2
 _M2_LABEL, _M3_LABEL = "signed calibration gap $M_2$", "representation shift $M_3$"
 _M4_LABEL, _MIA_LABEL = "percentile rank $M_4$", "MIA accuracy"
+_MARKS = {"original": "D"}  # of all others "o"
 Samples = dict[str, npt.NDArray[Any]]
-Panels = dict[Any, tuple["Axes", "pd.DataFrame"]]
 
 
 def draw_figure_1(points: "pd.DataFrame") -> "Figure":
     """Outputs pass, representations do not: MIA beside M2."""
     figure = _new_figure(6.8, 2.7)
-    panels = _make_panels(figure, points, {"a": 5, "b": 4})
+    panels = _make_panels(figure, points, "panel", {"a": 5, "b": 4})
     if "a" in panels:
         axes, shown = panels["a"]
         axes.axhspan(0.5 - _PASS_WINDOW, 0.5 + _PASS_WINDOW, color="#000000", alpha=0.07, linewidth=0, zorder=0)
@@ -44,8 +44,8 @@ def draw_figure_1(points: "pd.DataFrame") -> "Figure":
 def draw_figure_3(points: "pd.DataFrame") -> "Figure":
     """M4 of five methods at each forget fraction, marked by their tests against Bad Teacher."""
     figure = _new_figure(6.8, 2.9)
-    panels = _share_scale(figure, points, _order(points, "forget_fraction"))
-    for fraction, (axes, part) in panels.items():
+    widths = dict.fromkeys(_order(points, "forget_fraction"), 1)
+    for fraction, (axes, part) in _make_panels(figure, points, "forget_fraction", widths, is_shared=True).items():
         _draw_panel(axes, part, 0.5, f"forget fraction {100 * fraction:g}%", "")
         for place, method in enumerate(_order(part, "method")):  # at the top edge, which is lifted above the data
             p_value = float(part.loc[part["method"] == method, "p_against_bad_teacher"].iloc[0])
@@ -63,7 +63,7 @@ def draw_figure_3(points: "pd.DataFrame") -> "Figure":
 def draw_figure_5(points: "pd.DataFrame") -> "Figure":
     """M2 between independent oracles beside M2 of the methods, each on its own scale."""
     figure = _new_figure(6.8, 2.8)
-    panels = _make_panels(figure, points, {"a": 2, "b": 5})
+    panels = _make_panels(figure, points, "panel", {"a": 2, "b": 5})
     if "a" in panels:
         _draw_panel(*panels["a"], 0.0, "pairs of independent oracles", _M2_LABEL)
         panels["a"][0].set(xlim=(-0.7, 0.7), xticks=[])
@@ -111,26 +111,26 @@ def draw_by_fraction(points: "pd.DataFrame") -> "Figure":
     methods, fractions = _order(points, "method"), _order(points, "forget_fraction")
     step = 0.8 / max(len(methods), 1)
     titles = {"a": (_M2_LABEL, 0.0), "b": (_M4_LABEL, 0.5)}
-    for panel, (axes, shown) in _make_panels(figure, points, {"a": 1, "b": 1}).items():
+    for panel, (axes, shown) in _make_panels(figure, points, "panel", {"a": 1, "b": 1}).items():
         label, null = titles[panel]
         axes.axhline(null, **_NULL_LINE)
         for place, fraction in enumerate(fractions):
             for index, method in enumerate(methods):
                 x = place + (index - (len(methods) - 1) / 2) * step
                 part = shown[(shown["forget_fraction"] == fraction) & (shown["method"] == method)]
-                _draw_seeds(axes, part, x, colour_of(method), _mark_of(method), 0.3 * step)
+                _draw_seeds(axes, part, x, colour_of(method), _MARKS.get(method, "o"), 0.3 * step)
         _name_ticks(axes, [f"{100 * fraction:g}%" for fraction in fractions])
         axes.set(xlabel="forget fraction", ylabel=label, title=f"({panel})")
     paper = [_handle("paper", _INK, "_")] if points["paper"].notna().any() else []
-    _add_legend(figure, [_handle_of(name, _mark_of(name)) for name in methods] + paper, 4)
+    _add_legend(figure, [_handle_of(name, _MARKS.get(name, "o")) for name in methods] + paper, 4)
     return figure
 
 
 def draw_language_layers(points: "pd.DataFrame") -> "Figure":
     """M2's effect in every layer by method, one panel per forget fraction: a line is the mean over seeds."""
-    fractions, methods = sorted(set(points["forget_fraction"]), reverse=True), _order(points, "method")
-    figure = _new_figure(2.4 * len(fractions) + 1.2, 3.1)
-    for fraction, (axes, shown) in _share_scale(figure, points, fractions).items():
+    widths, methods = dict.fromkeys(_order(points, "forget_fraction")[::-1], 1), _order(points, "method")
+    figure = _new_figure(2.4 * len(widths) + 1.2, 3.1)
+    for fraction, (axes, shown) in _make_panels(figure, points, "forget_fraction", widths, is_shared=True).items():
         axes.axhline(0.5, **_NULL_LINE)
         for method in methods:
             means = shown[shown["method"] == method].groupby("layer")["value"].mean()
@@ -143,7 +143,7 @@ def draw_language_layers(points: "pd.DataFrame") -> "Figure":
 
 def draw_face_controls(points: "pd.DataFrame") -> "Figure":
     """M4 of forgotten identities in original and oracle beside held-out identities and placebo sets."""
-    places = [(keys, part) for keys, part in split_by(points, "forget_choice", "forget_fraction")]
+    places = list(split_by(points, "forget_choice", "forget_fraction"))
     figure = _new_figure(max(1.1 * len(places) + 1.6, 5.2), 3.3)
     axes = figure.subplots()
     axes.use_sticky_edges = False  # bands end inside the axes
@@ -184,18 +184,14 @@ def _new_figure(width: float, height: float) -> "Figure":
     return figure
 
 
-def _make_panels(figure: "Figure", points: "pd.DataFrame", widths: dict[str, int]) -> "Panels":
-    """Axes side by side for the panels that have points, by name, each with its points."""
-    parts = {name: points[points["panel"] == name] for name in widths if (points["panel"] == name).any()}
-    axes = figure.subplots(1, len(parts), squeeze=False, width_ratios=[widths[name] for name in parts])[0]
-    return {name: (one, parts[name]) for name, one in zip(parts, axes, strict=True)}
-
-
-def _share_scale(figure: "Figure", points: "pd.DataFrame", fractions: Sequence[float]) -> "Panels":
-    """Axes of one scale side by side, each with the points of a forget fraction."""
-    axes = figure.subplots(1, len(fractions), sharey=True, squeeze=False)[0]
-    parts = (points[points["forget_fraction"] == fraction] for fraction in fractions)
-    return dict(zip(fractions, zip(axes, parts, strict=True), strict=True))
+def _make_panels(
+    figure: "Figure", points: "pd.DataFrame", key: str, widths: Mapping[Any, int], *, is_shared: bool = False
+) -> "dict[Any, tuple[Axes, pd.DataFrame]]":
+    """Axes side by side, of one scale if asked, for the values of a key that have points, each with its points."""
+    parts = {value: points[points[key] == value] for value in widths if (points[key] == value).any()}
+    ratios = [widths[value] for value in parts]
+    axes = figure.subplots(1, len(parts), squeeze=False, sharey=is_shared, width_ratios=ratios)[0]
+    return dict(zip(parts, zip(axes, parts.values(), strict=True), strict=True))
 
 
 def _order(points: "pd.DataFrame", key: str) -> list[Any]:
@@ -210,8 +206,7 @@ def _draw_panel(axes: "Axes", points: "pd.DataFrame", null: float, title: str, l
     samples = _split(points)
     _draw_boxes(axes, samples, null, width=0.62)
     _name_ticks(axes, [title_of(name, is_short=True) for name in samples])
-    axes.set_title(title)
-    axes.set_ylabel(label)
+    axes.set(title=title, ylabel=label)
 
 
 def _draw_small(axes: "Axes", points: "pd.DataFrame", null: float) -> None:
@@ -284,13 +279,9 @@ def _draw_controls(axes: "Axes", points: "pd.DataFrame", x: int) -> None:
     if "m4_placebo" in means.index:
         axes.hlines(means["m4_placebo"], x - 0.4, x + 0.4, color="#777777", linewidth=1.0, zorder=1)
     ranks = points[points["metric"] == "m4"]
-    for offset, method in ((-0.24, "original"), (0.0, "oracle")):
-        _draw_seeds(axes, ranks[ranks["method"] == method], x + offset, colour_of(method), _mark_of(method), 0.05)
+    for offset, method, marker in ((-0.24, "original", "D"), (0.0, "oracle", "o")):
+        _draw_seeds(axes, ranks[ranks["method"] == method], x + offset, colour_of(method), marker, 0.05)
     _draw_seeds(axes, points[points["metric"] == "m4_held_out"], x + 0.24, _HELD_OUT, "^", 0.05)
-
-
-def _mark_of(method: str) -> str:
-    return "D" if method == "original" else "o"
 
 
 def _handle(label: str, colour: str, marker: str) -> Any:

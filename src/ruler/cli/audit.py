@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -149,8 +149,7 @@ def audit(
         raise InputError(f"files must be named either in {config} or by options; got both. Leave one of them out.")
     if config is None and unlearned is None:
         raise InputError(
-            "audit must be given a TOML file, or --unlearned and a folder of embeddings; got neither. "
-            "See: ruler audit --help"
+            "audit must be given a TOML file, or --unlearned and a folder of embeddings; got neither. See --help."
         )
     if device is not None and device.partition(":")[0] not in _DEVICES:
         raise InputError(f"--device must be one of {', '.join(_DEVICES)}; got {device!r}. Example: --device cuda:0")
@@ -179,16 +178,18 @@ def audit(
             report = audit_folders(places, AuditSettings(**options), search=search)
     _tell(report, out, sign, extras, as_json=as_json, quiet=quiet)
     if verbose:
-        known = report.provenance
-        versions = ", ".join(f"{name} {known[name]}" for name in ("ruler", "python", "numpy", "scipy") if name in known)
-        shapes = [
-            f"{model} {side}: {tuple(array['shape'])} {array['dtype']}, sha256 {array['sha256'][:12]}"
-            for model, sides in known.get("arrays", {}).items()
-            for side, array in sides.items()
-        ]
-        typer.echo("\n".join([versions, *shapes, f"time: {time.monotonic() - started_s:.1f} s"]), err=True)
+        typer.echo("\n".join([*_list_inputs(report), f"time: {time.monotonic() - started_s:.1f} s"]), err=True)
     is_allowed = allow_inconclusive and report.verdict == "inconclusive"
     raise typer.Exit(0 if is_allowed else _EXIT_OF[report.verdict])
+
+
+def _list_inputs(report: "Report") -> Iterator[str]:
+    """Versions, and the arrays that were read."""
+    known = report.provenance
+    yield ", ".join(f"{name} {known[name]}" for name in ("ruler", "python", "numpy", "scipy") if name in known)
+    for model, sides in known.get("arrays", {}).items():
+        for side, array in sides.items():
+            yield f"{model} {side}: {tuple(array['shape'])} {array['dtype']}, sha256 {array['sha256'][:12]}"
 
 
 def _tell(

@@ -60,7 +60,6 @@ def choose_cluster(
     """What a job takes of a cluster; None for an executor without one.
 
     Args:
-        executor: One of the names ``known`` to the verb.
         needs: Options of `ClusterSettings`, None where the user gave none.
 
     Raises:

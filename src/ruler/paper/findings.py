@@ -92,7 +92,7 @@ def judge(checks: Sequence[Check]) -> str:
 def _measure(results: "pd.DataFrame") -> "pd.DataFrame":
     """The published means of M4, with ours in that condition, in the oracle and on the CNN, and gaps between models.
 
-    The gap of an original is to its oracles, that of an unlearned model to the originals.
+    The gap of an original of faces is to its oracles, that of an unlearned model to the originals.
     """
     import pandas as pd
 
@@ -106,17 +106,20 @@ def _measure(results: "pd.DataFrame") -> "pd.DataFrame":
         others = ours.loc[ours[key] == value, [*place, "m4", "n"]]
         found = found.merge(others, on=place, how="left", suffixes=("", f"_{value}"))
     found["n_both"] = found[["n", "n_small_cnn"]].min(axis=1)
+    runs_of: dict[tuple[Any, ...], pd.DataFrame] = {}
+    sizes: dict[tuple[Any, ...], str] = {}
     more = []
+    for study in DIAGNOSTIC_STUDIES:
+        rows = main_rows(results, study)
+        runs_of |= {(study, *place): runs for place, runs in rows.groupby(list(CONDITION[:3]))}
+        sizes |= {(study, name): tell_size(str(name), runs) for name, runs in rows.groupby("dataset")}
     for row in found.to_dict("records"):
-        runs = main_rows(results, row["study"])
-        runs = runs[runs["dataset"] == row["dataset"]]
-        size = tell_size(row["dataset"], runs)
-        for key in CONDITION[1:3]:
-            runs = runs[runs[key] == row[key]]
-        if row["method"] == "original":
+        runs = runs_of.get((row["study"], *(row[key] for key in CONDITION[:3])), results.iloc[:0])
+        if (row["study"], row["method"]) == ("faces", "original"):
             gap = pair_models(runs)
         else:
             gap = difference_interval(*(runs.loc[runs["method"] == name, "m4"] for name in (row["method"], "original")))
+        size = sizes.get((row["study"], row["dataset"]))
         more.append({"size": f" ({size})" if size else "", "gap": gap.value, "gap_low": gap.low, "n_gap": gap.n})
     found = found.join(pd.DataFrame(more)).fillna({"n": 0, "n_both": 0, "n_gap": 0}).assign(label="")
     higgs = found.query("dataset == 'higgs' and architecture == 'ft_transformer'").set_index("method")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from ruler.core import progress
 from ruler.core.errors import DownloadError, FileFormatError, InputError, RulerError, UnknownNameError
 from ruler.experiment.cell import Outcome
 from ruler.experiment.executors import Executor, LocalExecutor, RayExecutor
@@ -21,6 +22,7 @@ from ruler.experiment.run import (
     export_models,
     gather_inputs,
     run_studies,
+    show_run,
 )
 from ruler.experiment.settings import StudySettings, format_studies, read_studies
 from ruler.experiment.store import ResultStore, load_results
@@ -228,3 +230,11 @@ def test_a_language_model_is_asked_for_where_texts_are_read_alone() -> None:
     gather_inputs(["breast_cancer"], "nobody/no-such-model")
     with pytest.raises(RulerError, match="nobody/no-such-model"):
         gather_inputs(["breast_cancer", "mtsamples"], "nobody/no-such-model")
+
+
+def test_a_resumed_run_shows_its_own_share(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(progress, "SECONDS_PER_LINE", 0.0)
+    with show_run() as show:
+        show(Progress(n_done=4, n_cells=6, share=0.5))
+        show(Progress(n_done=5, n_cells=6, share=0.75))
+    assert capsys.readouterr().err == "5 of 6 cells: 50%, about 0.0 min left\n"

@@ -12,7 +12,6 @@ from ruler.core.registry import Registry
 from ruler.paper.results import rank_condition, title_of
 from ruler.paper.tables import diagnostics, tabular
 from ruler.paper.tables.numbers import Number, as_frame, identify
-from ruler.paper.tables.text import compute_text_numbers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -111,7 +110,7 @@ _COMPUTE: dict[str, Compute] = {
     "face_controls": diagnostics.compute_face_controls,
     "clinical_leak": diagnostics.compute_clinical_leak,
     "language_models": diagnostics.compute_language,
-    "text": compute_text_numbers,
+    "text": lambda results: tabular.compute_text(results) + diagnostics.compute_text(results),
 }
 
 

@@ -45,7 +45,7 @@ def compute_conditions(results: "pd.DataFrame", table: str, study: str) -> list[
     return found
 
 
-def compute_diagnostic_text(results: "pd.DataFrame") -> list[Number]:
+def compute_text(results: "pd.DataFrame") -> list[Number]:
     """The means and ranges that section 5.5 states."""
     found = []
     shared: dict[str, Any] = {"n_paper": N_SEEDS, "source": "section 5.5"}

@@ -32,7 +32,7 @@ _VERDICTS = ("erased", "residual", "displaced", "damaged", "inconclusive")
 def compute_conditions(results: "pd.DataFrame", table: str, study: str) -> list[Number]:
     """M4, M2 and accuracy of each condition of a study, N = 5, with the published number beside ours."""
     published = load_table(table)
-    quoted = dict([*published[published["study"] == study].groupby(list(CONDITION))])
+    quoted = dict(list(published[published["study"] == study].groupby(list(CONDITION))))
     found = []
     for keys, runs in split_by(main_rows(results, study), *CONDITION):
         shared: dict[str, Any] = {"n_paper": N_SEEDS, "study": study, **keys}

@@ -17,10 +17,7 @@ from ruler.core.text import show_json
 if TYPE_CHECKING:
     from ruler.auditing.findings import Extra, Report
 
-EXAMPLE = (
-    "Example: ruler audit --unlearned unlearned --oracle oracle --original original --out report, "
-    "or: ruler audit audit.toml --out report"
-)
+EXAMPLE = "Example: ruler audit --unlearned unlearned --oracle oracle --original original, or: ruler audit audit.toml"
 _EXIT_OF = {"erased": 0, "residual": 1, "displaced": 1, "damaged": 1, "invalid": 2, "inconclusive": 3}
 _DEVICES = ("cpu", "cuda", "mps", "xpu")
 _OLD_OPTION = re.compile(r"--(unlearned|oracle|original)-(forget|retain|held-out)(=.*)?")

@@ -83,7 +83,7 @@ def run_parts(studies: Sequence[StudySettings], settings: RunSettings, seconds: 
             raise OutOfTimeError
         if time.monotonic() >= next_s or now.share == 1:
             next_s = time.monotonic() + _LINE_EVERY_S
-            print(f"{now.elapsed_s:.0f} s: {now.n_done} of {now.n_cells} cells, {now.share:.0%}", flush=True)
+            print(f"{now.n_done} of {now.n_cells} cells, {now.share:.0%}", flush=True)
 
     (settings.out / STUDY_FILE).unlink(missing_ok=True)  # which a resumed run would need pydantic to read
     try:

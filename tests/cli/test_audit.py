@@ -603,7 +603,7 @@ def test_ranks_among_a_sample_say_how_far_off_they_can_be(run, tmp_path):
 def ray(monkeypatch):
     """A stand-in for a cluster of two nodes, one of which has a GPU."""
     ray = FakeRay({"CPU": 4.0}, {"CPU": 8.0, "GPU": 1.0})
-    monkeypatch.setattr("ruler.core.cluster.connect", lambda n_cpus: nullcontext(ray))
+    monkeypatch.setattr("ruler.neighbors.ray.connect", lambda n_cpus: nullcontext(ray))
     return ray
 
 

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 import ruler.cli.reproduce as module
 from ruler.cli.app import make_app
+from ruler.core import progress
 from ruler.core.cluster import ClusterSettings
 from ruler.core.errors import RulerError
 from ruler.experiment.executors import LocalExecutor, RayExecutor
@@ -38,7 +39,8 @@ class Recorder:
         self.studies, self.settings = studies, settings
         settings.out.mkdir(exist_ok=True)
         ResultStore(settings.out / "results.sqlite").close()
-        on_progress(Progress(n_done=1, n_cells=4, share=0.25, elapsed_s=1.0, left_s=3.0))
+        for n_done in (0, 1):
+            on_progress(Progress(n_done=n_done, n_cells=4, share=0.25 * n_done))
         if isinstance(self.answer, BaseException):
             raise self.answer
         return self.answer
@@ -65,7 +67,7 @@ def test_words_become_settings(recorder: Recorder, tmp_path: Path) -> None:
     assert (study.datasets, study.seeds, study.engine) == (("adult", "magic"), (0, 1, 2), "ensemble")
     assert (study.methods, study.forget_fractions) == (("fine_tuning", "scrub"), (0.05, 0.2))
     assert recorder.settings == RunSettings(out=tmp_path / "results", executor=LocalExecutor(2))
-    assert "4 of 4 cells, 1 new, in 1 min 15 s" in result.output
+    assert "4 of 4 cells, 1 new, in 0:01:15" in result.output
 
 
 def test_a_gpu_takes_the_ensemble_and_checkpoints_mean_imported_models(recorder: Recorder, tmp_path: Path) -> None:
@@ -116,7 +118,7 @@ def test_failed_cells_are_shown_and_end_with_2(recorder: Recorder, tmp_path: Pat
     recorder.answer = Summary(n_cells=4, n_done=3, n_new=3, failures={cell: "DivergedError: loss"}, elapsed_s=5000.0)
     result = run(tmp_path, "primary")
     assert result.exit_code == 2
-    assert "3 of 4 cells, 3 new, in 1 h 23 min" in result.output
+    assert "3 of 4 cells, 3 new, in 1:23:20" in result.output
     assert "1 cells failed; run the same command again to retry them" in result.output
     assert "primary adult scrub 0.05 seed 7: DivergedError: loss" in result.output
 
@@ -129,9 +131,9 @@ def test_an_interrupt_says_how_to_resume(recorder: Recorder, tmp_path: Path) -> 
 
 
 def test_a_log_gets_a_line_now_and_then(recorder: Recorder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "cells, 25%" not in run(tmp_path, "primary").output
-    monkeypatch.setattr(module, "LINE_EVERY_S", 0.0)
-    assert "1 of 4 cells, 25%, 3 s left" in run(tmp_path, "primary").output
+    assert "cells: 25%" not in run(tmp_path, "primary").output
+    monkeypatch.setattr(progress, "SECONDS_PER_LINE", 0.0)
+    assert "1 of 4 cells: 25%, about 0.0 min left" in run(tmp_path, "primary").output
 
 
 def test_help_has_an_example() -> None:

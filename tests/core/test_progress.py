@@ -20,6 +20,15 @@ def test_a_log_gets_a_line_with_the_time_that_is_left(capsys, monkeypatch):
     assert capsys.readouterr().err == "counting: 50%, about 0.0 min left\n"
 
 
+def test_words_stand_for_the_title_from_then_on(capsys, monkeypatch):
+    monkeypatch.setattr(progress, "SECONDS_PER_LINE", 0.0)
+    with progress.show_progress("running", total=3) as advance:
+        advance(1, "1 of 3 cells")
+        advance(1)
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.partition(":")[0] for line in lines] == ["1 of 3 cells"] * 2
+
+
 @pytest.mark.parametrize(("patience_s", "is_shown"), [(-1.0, True), (60.0, False)])
 def test_a_bar_appears_only_on_long_work(patience_s, is_shown, monkeypatch):
     monkeypatch.setattr(progress, "PATIENCE_S", patience_s)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from ruler.core import progress
 from ruler.core.errors import DownloadError, FileFormatError, InputError, RulerError, UnknownNameError
 from ruler.experiment.cell import Outcome
 from ruler.experiment.executors import Executor, LocalExecutor, RayExecutor
@@ -21,6 +22,7 @@ from ruler.experiment.run import (
     export_models,
     gather_inputs,
     run_studies,
+    show_run,
 )
 from ruler.experiment.settings import StudySettings, format_studies, read_studies
 from ruler.experiment.store import ResultStore, load_results
@@ -45,15 +47,15 @@ def test_a_run_leaves_rows_and_its_settings_and_a_second_one_has_nothing_to_do(t
     seen: list[Progress] = []
     summary = run_studies([TINY], settings_for(tmp_path), on_progress=seen.append)
     assert (summary.n_cells, summary.n_done, summary.n_new, summary.failures) == (4, 4, 4, {})
-    assert (seen[-1].n_done, seen[-1].share, seen[-1].left_s) == (4, 1.0, 0.0)
+    assert (seen[-1].n_done, seen[-1].share) == (4, 1.0)
     assert read_studies(tmp_path / STUDY_FILE) == (earlier, TINY)
 
     more: list[Progress] = []
     longer = replace(TINY, seeds=(0, 1, 2))
     run_studies([longer], settings_for(tmp_path), on_progress=more.append)
-    assert (more[0].n_done, more[0].n_cells, more[0].left_s) == (4, 6, None)  # a resumed run counts from the start
+    assert (more[0].n_done, more[0].n_cells) == (4, 6)  # a resumed run counts from the start
     assert more[0].share == pytest.approx(2 / 3, abs=0.01)
-    assert (more[-1].n_done, more[-1].share, more[-1].left_s) == (6, 1.0, 0.0)
+    assert (more[-1].n_done, more[-1].share) == (6, 1.0)
 
     before = load_results(tmp_path)
     again = run_studies([TINY], settings_for(tmp_path))
@@ -228,3 +230,11 @@ def test_a_language_model_is_asked_for_where_texts_are_read_alone() -> None:
     gather_inputs(["breast_cancer"], "nobody/no-such-model")
     with pytest.raises(RulerError, match="nobody/no-such-model"):
         gather_inputs(["breast_cancer", "mtsamples"], "nobody/no-such-model")
+
+
+def test_a_resumed_run_shows_its_own_share(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(progress, "SECONDS_PER_LINE", 0.0)
+    with show_run() as show:
+        show(Progress(n_done=4, n_cells=6, share=0.5))
+        show(Progress(n_done=5, n_cells=6, share=0.75))
+    assert capsys.readouterr().err == "5 of 6 cells: 50%, about 0.0 min left\n"

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from ruler.experiment.settings import APPROXIMATE_METHODS
-from ruler.paper.comparison import compare_numbers
+from ruler.paper.agreement import compare_numbers
 from ruler.paper.published import load_table
 from ruler.paper.results import PAPER_DATASETS, check_results
 from ruler.paper.tables import compute_numbers

@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ruler.paper.comparison import compare_numbers
+from ruler.paper.agreement import compare_numbers
 from ruler.paper.findings import check_findings
 from ruler.paper.page import count_cells, state_seconds, write_page
 from ruler.paper.results import check_results
@@ -11,8 +11,9 @@ from ruler.paper.tables import compute_numbers
 
 def write(results, folder, comparison=None):
     checked = check_results(results)
-    comparison = compare_numbers(compute_numbers(checked)) if comparison is None else comparison
-    write_page(checked, comparison, check_findings(checked), folder / "page.md")
+    numbers = compute_numbers(checked)
+    comparison = compare_numbers(numbers) if comparison is None else comparison
+    write_page(checked, numbers, comparison, check_findings(checked), folder / "page.md")
     return (folder / "page.md").read_text()
 
 

@@ -52,7 +52,7 @@ COLUMNS = ["table", "row", "column", "paper", "ours", "difference", "tolerance",
 
 
 def test_a_diagnostic_study_leaves_its_tables_controls_and_findings(diagnostics, tmp_path, monkeypatch):
-    monkeypatch.setattr(report, "write_figures", lambda *_: [])
+    monkeypatch.setattr(report, "write_figures", lambda *_: None)
     write_all(diagnostics[diagnostics.study == "faces"], tmp_path)
     names = {path.name for path in (tmp_path / "tables").iterdir()}
     assert names == {"findings.csv", *(f"table_{name}.{kind}" for name in ("14", "face_controls") for kind in KINDS)}
@@ -65,7 +65,7 @@ def test_a_diagnostic_study_leaves_its_tables_controls_and_findings(diagnostics,
 
 
 def test_writing_again_replaces_and_changes_nothing(folder, small, monkeypatch):
-    monkeypatch.setattr(report, "write_figures", lambda *_: [])  # whose bytes have a test of their own
+    monkeypatch.setattr(report, "write_figures", lambda *_: None)  # whose bytes have a test of their own
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     write_all(small, folder)
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
@@ -92,7 +92,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 @pytest.mark.slow
 def test_the_page_in_the_docs_is_that_of_the_recorded_rows(tmp_path, monkeypatch):
-    monkeypatch.setattr(report, "write_figures", lambda *_: [])
+    monkeypatch.setattr(report, "write_figures", lambda *_: None)
     write_all(pd.read_parquet(DOCS / "results.parquet"), tmp_path)
     head, written = (DOCS / "reproduction.md").read_text().split("## Agreement")
     assert written == (tmp_path / "reproduction.md").read_text().split("## Agreement")[1]

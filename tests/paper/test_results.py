@@ -3,8 +3,8 @@ import pandas as pd
 import pytest
 
 from ruler.core.errors import InputError
+from ruler.experiment.rows import LATER_COLUMNS
 from ruler.paper.results import (
-    DEFAULTS,
     average_seeds,
     check_results,
     count_values,
@@ -32,12 +32,12 @@ def test_numbers_become_floats_and_keys_are_rounded(results):
 
 
 def test_results_of_before_the_diagnostic_studies_get_defaults(results):
-    checked = check_results(results.drop(columns=[name for name in DEFAULTS if name in results]))
+    checked = check_results(results.drop(columns=[name for name in LATER_COLUMNS if name in results]))
     assert set(checked.architecture) == {"tabular_mlp"}
     assert set(checked.forget_choice) == {"random"}
     assert set(checked["size"]) == {"full"}
     filled = ("architecture", "forget_choice", "size")
-    assert checked[[name for name in DEFAULTS if name not in filled]].isna().all(axis=None)
+    assert checked[[name for name in LATER_COLUMNS if name not in filled]].isna().all(axis=None)
     assert checked.m4_placebo_p.dtype == np.float64
 
 

@@ -47,29 +47,35 @@ def list_needs(
         if len(evidence.layers) == 1:
             needs.append('Other layers: read them with layer="all".')
         needs.append(f"More {unit}: with these, no trace of training could be seen.")
-    wanted = [
-        _count_wanted(one, settings, sum(one.contrast.decides for one in found.values()))
-        for one in found.values()
-        if one.contrast.decides and one.strands
-    ]
-    most = max((n for n in wanted if n is not None), default=0)
-    is_hybrid = any(one.test == "hybrid" for one in found.values())
-    if is_hybrid:
-        needs.append(
-            f"More oracles (now {len(evidence.oracles)}): they tell how much retraining alone moves a contrast."
-        )
-    if evidence.has_held_out and not is_hybrid and most > n_forget:
-        per_forget = max(1.0, evidence.count_units("held_out") / n_forget)
-        needs.append(
-            f"About {most:,} forget {unit} with {math.ceil(per_forget * most):,} held-out ones (now {n_forget:,} with "
-            f"{evidence.count_units('held_out'):,}), or a wider margin that you can defend."
-        )
+    needs += _ask_for_more(evidence, found, unit)
     if n_flagged:
         needs.append("Another round of unlearning for the records that stand out, or a reason why they should.")
     if evidence.has_held_out and 5 * settings.alpha * (len(evidence.ids["held_out"]) + 1) < len(evidence.ids["forget"]):
         n_held_out = math.ceil(len(evidence.ids["forget"]) / (5 * settings.alpha))
         needs.append(f"At least {n_held_out:,} held-out records, to find as few as five memorised records one by one.")
     return needs
+
+
+def _ask_for_more(evidence: Evidence, found: Mapping[str, Measurement], unit: str) -> list[str]:
+    """More oracles, or as many records as all claims need if they are true."""
+    settings, n_forget = evidence.settings, evidence.count_units("forget")
+    if any(one.test == "hybrid" for one in found.values()):
+        n_oracles = len(evidence.oracles)
+        return [f"More oracles (now {n_oracles}): they tell how much retraining alone moves a contrast."]
+    wanted = [
+        _count_wanted(one, settings, sum(one.contrast.decides for one in found.values()))
+        for one in found.values()
+        if one.contrast.decides and one.strands
+    ]
+    most = max((n for n in wanted if n is not None), default=0)
+    if not evidence.has_held_out or most <= n_forget:
+        return []
+    n_held_out = evidence.count_units("held_out")
+    n_wanted = math.ceil(max(1.0, n_held_out / n_forget) * most)
+    return [
+        f"About {most:,} forget {unit} with {n_wanted:,} held-out ones (now {n_forget:,} with {n_held_out:,}), or a "
+        "wider margin that you can defend."
+    ]
 
 
 def _count_wanted(found: Measurement, settings: AuditSettings, n_contrasts: int) -> int | None:

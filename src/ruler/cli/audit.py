@@ -1,10 +1,9 @@
 """`ruler audit`: somebody's embeddings or models -> a verdict, a report and an exit status."""
 
-import os
 import re
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,13 +16,8 @@ from ruler.core.text import show_json
 
 if TYPE_CHECKING:
     from ruler.auditing.findings import Extra, Report
-    from ruler.core.cluster import ClusterSettings
-    from ruler.neighbors import Searcher
 
-EXAMPLE = (
-    "Example: ruler audit --unlearned unlearned --oracle oracle --original original --out report, "
-    "or: ruler audit audit.toml --out report"
-)
+EXAMPLE = "Example: ruler audit --unlearned unlearned --oracle oracle --original original, or: ruler audit audit.toml"
 _EXIT_OF = {"erased": 0, "residual": 1, "displaced": 1, "damaged": 1, "invalid": 2, "inconclusive": 3}
 _DEVICES = ("cpu", "cuda", "mps", "xpu")
 _OLD_OPTION = re.compile(r"--(unlearned|oracle|original)-(forget|retain|held-out)(=.*)?")
@@ -76,10 +70,7 @@ def audit(
     ] = None,
     layer: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="<str>",
-            help="With models in a TOML file: the layer to read; repeat it for several, or say all.",
-        ),
+        typer.Option(metavar="<str>", help="With models in a TOML file: layer to read; repeat it for several, or all."),
     ] = None,
     device: Annotated[
         str | None, typer.Option(help="Device for models and searches, such as cuda; cuda:all searches on every GPU.")
@@ -157,8 +148,7 @@ def audit(
         raise InputError(f"files must be named either in {config} or by options; got both. Leave one of them out.")
     if config is None and unlearned is None:
         raise InputError(
-            "audit must be given a TOML file, or --unlearned and a folder of embeddings; got neither. "
-            "See: ruler audit --help"
+            "audit must be given a TOML file, or --unlearned and a folder of embeddings; got neither. See --help."
         )
     if device is not None and device.partition(":")[0] not in _DEVICES:
         raise InputError(f"--device must be one of {', '.join(_DEVICES)}; got {device!r}. Example: --device cuda:0")
@@ -167,19 +157,15 @@ def audit(
     from ruler.auditing.attacks import check_no_attack
     from ruler.auditing.request import audit_config, audit_folders
     from ruler.auditing.settings import AuditSettings
+    from ruler.neighbors import find_neighbors
+    from ruler.neighbors.ray import search_on_cluster
 
     cluster = choose_cluster(executor, job_cpus=job_cpus, job_gpus=job_gpus)
-    with _choose_searcher(cluster, "cpu" if job_gpus is None else "cuda", device) as search:
+    here = nullcontext(partial(find_neighbors, device=device))
+    with here if cluster is None else search_on_cluster(cluster, "cpu" if job_gpus is None else "cuda") as search:
         if config is not None:
-            report = audit_config(
-                config,
-                options=options,
-                layers=layer,
-                device=device,
-                attacks=attack,
-                search=search,
-                progress=not quiet,
-            )
+            words: dict[str, Any] = {"layers": layer, "device": device, "attacks": attack, "progress": not quiet}
+            report = audit_config(config, options=options, search=search, **words)
         else:
             check_no_attack(attack)
             if layer:
@@ -191,33 +177,18 @@ def audit(
             report = audit_folders(places, AuditSettings(**options), search=search)
     _tell(report, out, sign, extras, as_json=as_json, quiet=quiet)
     if verbose:
-        known = report.provenance
-        versions = ", ".join(f"{name} {known[name]}" for name in ("ruler", "python", "numpy", "scipy") if name in known)
-        shapes = [
-            f"{model} {side}: {tuple(array['shape'])} {array['dtype']}, sha256 {array['sha256'][:12]}"
-            for model, sides in known.get("arrays", {}).items()
-            for side, array in sides.items()
-        ]
-        typer.echo("\n".join([versions, *shapes, f"time: {time.monotonic() - started_s:.1f} s"]), err=True)
+        typer.echo("\n".join([*_list_inputs(report), f"time: {time.monotonic() - started_s:.1f} s"]), err=True)
     is_allowed = allow_inconclusive and report.verdict == "inconclusive"
     raise typer.Exit(0 if is_allowed else _EXIT_OF[report.verdict])
 
 
-@contextmanager
-def _choose_searcher(cluster: "ClusterSettings | None", job_device: str, device: str | None) -> "Iterator[Searcher]":
-    """Search neighbours here, on the device that was named, or by a cluster's workers."""
-    from ruler.neighbors import find_neighbors
-
-    if cluster is None:
-        yield partial(find_neighbors, device=device)
-        return
-    from ruler.core.cluster import connect, list_needs
-    from ruler.neighbors.blocks import find_neighbors_by_blocks
-    from ruler.neighbors.ray import find_workers, run_on_ray
-
-    needs = list_needs(cluster, job_device)
-    with connect(max(os.cpu_count() or 1, cluster.job_cpus)) as ray:
-        yield partial(find_neighbors_by_blocks, run=run_on_ray(ray, needs), workers=find_workers(ray, needs))
+def _list_inputs(report: "Report") -> Iterator[str]:
+    """Versions, and the arrays that were read."""
+    known = report.provenance
+    yield ", ".join(f"{name} {known[name]}" for name in ("ruler", "python", "numpy", "scipy") if name in known)
+    for model, sides in known.get("arrays", {}).items():
+        for side, array in sides.items():
+            yield f"{model} {side}: {tuple(array['shape'])} {array['dtype']}, sha256 {array['sha256'][:12]}"
 
 
 def _tell(

@@ -60,16 +60,10 @@ def choose_cluster(
     """What a job takes of a cluster; None for an executor without one.
 
     Args:
-        executor: Its name.
-        known: Names that the verb takes.
         needs: Options of `ClusterSettings`, None where the user gave none.
 
     Raises:
         InputError: An unknown name, an option of a cluster without one, or a value that it cannot have.
-
-    Example:
-        >>> choose_cluster("ray", job_cpus=2, job_gpus=None).job_cpus
-        2
     """
     given: dict[str, Any] = {name: value for name, value in needs.items() if value is not None}
     Registry("executor", dict.fromkeys(known))[executor]

@@ -1,15 +1,10 @@
 """`ruler reproduce`: from raw data to the paper's tables and figures, beside the published numbers."""
 
-import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich import progress as bars
-from rich.console import Console
 
 from ruler.cli import MISUSE
 from ruler.cli.options import PlainCommand, choose_cluster, resumable
@@ -18,18 +13,17 @@ from ruler.core.text import show_text
 from ruler.experiment.executors import EXECUTORS, RayExecutor
 from ruler.experiment.run import (
     RESULTS_FILE,
-    Progress,
     RunSettings,
     Summary,
     export_models,
     list_exported,
     run_studies,
+    show_run,
 )
 from ruler.experiment.store import load_results
 from ruler.experiment.studies import choose_studies, choose_variant, narrow_studies, shrink_studies
 
 EXAMPLE = "Example: ruler reproduce primary --datasets breast_cancer heart_disease --seeds 3 --out results"
-LINE_EVERY_S = 30.0
 _SPREAD = ("--datasets", "--methods", "--forget-fractions")
 _SHOWN_FAILURES = 10
 
@@ -66,26 +60,19 @@ def reproduce(
     methods: Annotated[list[str] | None, typer.Option(help="Only these unlearning methods.")] = None,
     forget_fractions: Annotated[list[float] | None, typer.Option(help="These shares instead, such as 0.05.")] = None,
     executor: Annotated[
-        str,
-        typer.Option(
-            help="local (processes on this machine) or ray (the cluster that RAY_ADDRESS names, or a local one)."
-        ),
+        str, typer.Option(help="local (processes here) or ray (the cluster that RAY_ADDRESS names, or a local one).")
     ] = "local",
-    jobs: Annotated[
-        int | None, typer.Option(help="Worker processes; by default one per core, or a few on a GPU.")
-    ] = None,
+    jobs: Annotated[int | None, typer.Option(help="Worker processes; one per core by default, few on a GPU.")] = None,
     job_cpus: Annotated[int | None, typer.Option(help="With ray: cores per job, by default 1.")] = None,
     job_gpus: Annotated[float | None, typer.Option(help="With ray: share of a GPU per job, by default 0.25.")] = None,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     engine: Annotated[
         str | None,
-        typer.Option(help="protocol (the paper's loop, default on cpu) or ensemble (many at once, default on cuda)."),
+        typer.Option(help="protocol (the paper's loop; default on cpu) or ensemble (many at once; on cuda)."),
     ] = None,
     precision: Annotated[
         str | None,
-        typer.Option(
-            help="float32 (default) or bfloat16, of a diagnostic study; the latter trains ResNet-18 faster on a GPU."
-        ),
+        typer.Option(help="Of a diagnostic study: float32 (default) or bfloat16, faster for ResNet-18 on a GPU."),
     ] = None,
     checkpoints: Annotated[Path | None, typer.Option(help="Use the published models in this folder.")] = None,
     export_checkpoints: Annotated[Path | None, typer.Option(help="Write models under the published names.")] = None,
@@ -113,9 +100,8 @@ def reproduce(
         methods=methods or (),
         forget_fractions=forget_fractions or (),
     )
-    studies = choose_variant(
-        small, engine=engine, device=device, is_imported=checkpoints is not None, precision=precision
-    )
+    is_imported = checkpoints is not None
+    studies = choose_variant(small, engine=engine, device=device, is_imported=is_imported, precision=precision)
     if export_checkpoints is not None:
         list_exported(studies)  # or hours would pass before it is refused
     settings = RunSettings(
@@ -127,7 +113,7 @@ def reproduce(
     )
     try:
         with resumable(out):
-            with _show_progress() as show:
+            with show_run() as show:
                 summary = run_studies(studies, settings, on_progress=show)
             if export_checkpoints is not None:
                 export_models(studies, settings, export_checkpoints)
@@ -142,49 +128,8 @@ def reproduce(
     _tell(summary, out)
 
 
-@contextmanager
-def _show_progress() -> Iterator[Callable[[Progress], None]]:
-    """Yield a function that shows how far a run is: a bar on a terminal, elsewhere a line every half minute."""
-    if sys.stderr.isatty():
-        columns = (
-            bars.TextColumn("{task.description}"),
-            bars.BarColumn(),
-            bars.TextColumn("{task.percentage:.0f}%"),
-            bars.TextColumn("{task.fields[left]}"),
-        )
-        with bars.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-            task = bar.add_task("", total=1.0, left="")
-            yield lambda now: bar.update(task, completed=now.share, description=_count(now), left=_tell_left(now))
-        return
-    shown_s = time.monotonic()
-
-    def show(now: Progress) -> None:
-        nonlocal shown_s
-        if time.monotonic() >= shown_s + LINE_EVERY_S:
-            shown_s = time.monotonic()
-            typer.echo(f"{_count(now)}, {now.share:.0%}, {_tell_left(now)}", err=True)
-
-    yield show
-
-
-def _count(now: Progress) -> str:
-    return f"{now.n_done:,} of {now.n_cells:,} cells"
-
-
-def _tell_left(now: Progress) -> str:
-    return "time left unknown" if now.left_s is None else f"{_format_s(now.left_s)} left"
-
-
-def _format_s(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours} h {minutes:02d} min"
-    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
-
-
 def _tell(summary: Summary, out: Path) -> None:
-    took = _format_s(summary.elapsed_s)
+    took = timedelta(seconds=round(summary.elapsed_s))
     typer.echo(f"{summary.n_done:,} of {summary.n_cells:,} cells, {summary.n_new:,} new, in {took}: {out}")
     if not summary.failures:
         return

@@ -2,17 +2,23 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
 PATIENCE_S = 2.0
 SECONDS_PER_LINE = 30.0  # rich prints nothing off a terminal before the end
 
 
+class Advance(Protocol):
+    """Takes the amount of work just done, and words that stand for its title from then on."""
+
+    def __call__(self, amount: float, words: str = "", /) -> None: ...  # noqa: D102
+
+
 @contextmanager
-def show_progress(title: str, total: float) -> Iterator[Callable[[float], None]]:
+def show_progress(title: str, total: float) -> Iterator[Advance]:
     """Yield a function that takes the amount just done, and show on stderr how far the work is if it takes long.
 
     Example:
@@ -26,11 +32,12 @@ def show_progress(title: str, total: float) -> Iterator[Callable[[float], None]]
     done = 0.0
     bar: Any = None
 
-    def advance(amount: float) -> None:
-        nonlocal done, next_s, bar
+    def advance(amount: float, words: str = "", /) -> None:
+        nonlocal title, done, next_s, bar
+        title = words or title
         done += amount
         if bar is not None:
-            bar.update(bar.task_ids[0], completed=done)
+            bar.update(bar.task_ids[0], completed=done, description=title)
         elif time.monotonic() >= next_s and is_terminal:
             next_s = float("inf")
             bar = _open_bar(title, total, done)

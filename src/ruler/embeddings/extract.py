@@ -196,20 +196,17 @@ def read_model(
         reader = forward.plan_reader(module, layer, pooling)
         n_at_once = n_asked if n_most is None or reader.is_writer else min(n_asked, n_most)
         are_texts = not reader.is_writer and reads_texts_alike(module)
-        source, stream, first = _open_repeatable(data, reader, n_at_once, are_texts)
-        start = first.placed(run_device, reader.input_dtype)
+        source, stream, first, start = _open_repeatable(data, reader, n_at_once, are_texts, run_device)
         reader = reader.settle(start)
         passed, begun = forward.read_stably(reader, start), start
         probe = [one.placed(run_device, reader.input_dtype) for one in source.probe or ()]
         if probe and not forward.ignores_padding(reader, *probe):
             are_texts = False
-            source, stream, first = _open_repeatable(data, reader, n_at_once, are_texts)
-            start = first.placed(run_device, reader.input_dtype)
+            source, stream, first, start = _open_repeatable(data, reader, n_at_once, are_texts, run_device)
         if batch_size is None and run_device.type == "cuda" and n_most is None and source.is_rereadable:
-            source, stream, first = _open_repeatable(data, reader, count_fitting(reader, start), are_texts)
-            start = first.placed(run_device, reader.input_dtype)
-        if start.columns is not begun.columns:
-            passed = reader.read(start)
+            n_at_once = count_fitting(reader, start)
+            source, stream, first, start = _open_repeatable(data, reader, n_at_once, are_texts, run_device)
+        passed = passed if start.columns is begun.columns else reader.read(start)
         words, meter = passed.pooling, LossMeter(reader)
         gathered = GatheredRows(passed.vectors, source.n_records, n_most)
         is_shown = progress and source.n_batches is not None
@@ -238,9 +235,9 @@ def read_model(
 
 
 def _open_repeatable(
-    data: ModelInput, reader: "LayerReader", n_at_once: int, are_texts: bool
-) -> "tuple[Source, Iterator[Batch], Batch]":
-    """Data as a source, its batches after the first, and the first, which is the same when read again."""
+    data: ModelInput, reader: "LayerReader", n_at_once: int, are_texts: bool, device: "torch.device"
+) -> "tuple[Source, Iterator[Batch], Batch, Batch]":
+    """Data as a source, its batches after the first, and the first, as read and on the device; it can be read again."""
     from ruler.embeddings.sources import check_repeatable, open_source
 
     source = open_source(data, reader.signature, n_at_once, by_length=reader.is_writer, are_texts=are_texts)
@@ -249,7 +246,7 @@ def _open_repeatable(
     if first is None:
         raise InputError("data must hold at least one record; got 0. Give the records to embed.")
     check_repeatable(source, first)
-    return source, stream, first
+    return source, stream, first, first.placed(device, reader.input_dtype)
 
 
 def count_fitting(reader: "LayerReader", batch: "Batch") -> int:

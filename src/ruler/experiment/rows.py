@@ -13,7 +13,7 @@ from ruler.auditing.contrasts import OWN
 from ruler.core import __version__
 from ruler.core.optional import load_optional
 
-_CELL = {
+CELL = {
     "study": "TEXT NOT NULL",
     "dataset": "TEXT NOT NULL",
     "method": "TEXT NOT NULL",
@@ -25,7 +25,7 @@ _CELL = {
     "teacher_seed": "INTEGER",
     "other_seed": "INTEGER",
 }
-_SCORES = {
+SCORES = {
     "n_forget": "INTEGER",
     **dict.fromkeys(("m1", "m2", "m2_mean_baseline", "m3", "m4", "mia"), "REAL"),
     **dict.fromkeys(("forget_accuracy", "retain_accuracy", "test_accuracy"), "REAL"),
@@ -35,19 +35,19 @@ _CONTROLS = {
     **dict.fromkeys(("m4_placebo", "m4_placebo_sd", "m4_placebo_low", "m4_placebo_high", "m4_placebo_p"), "REAL"),
     "n_groups": "INTEGER",
 }
-_DECIDING = tuple(name for name, contrast in OWN.items() if contrast.decides)
+DECIDING = tuple(name for name, contrast in OWN.items() if contrast.decides)
+"""Contrasts of an audit; rows from before norms and losses were read have M2 and M4 alone."""
 _AUDIT = {
-    **dict.fromkeys(("verdict", *(f"{name}_verdict" for name in _DECIDING), "seen"), "TEXT"),
-    **{f"{name}_{value}": "REAL" for name in _DECIDING for value in ("effect", "p_value")},
+    **dict.fromkeys(("verdict", *(f"{name}_verdict" for name in DECIDING), "seen"), "TEXT"),
+    **{f"{name}_{value}": "REAL" for name in DECIDING for value in ("effect", "p_value")},
     **dict.fromkeys(("damage_similarity", "damage_skill"), "REAL"),
 }
 _VARIANT = {"engine": "TEXT NOT NULL", "models": "TEXT NOT NULL"}
+DEFAULTS = {"architecture": "tabular_mlp", "forget_choice": "random", "size": "full"}
+"""Of later columns that every row has."""
 LATER_COLUMNS = {
-    "architecture": "TEXT NOT NULL DEFAULT 'tabular_mlp'",
-    "forget_choice": "TEXT NOT NULL DEFAULT 'random'",
-    "precision": "TEXT",
-    "size": "TEXT NOT NULL DEFAULT 'full'",
-    "model": "TEXT",
+    **dict.fromkeys(("architecture", "forget_choice", "precision", "size", "model"), "TEXT"),
+    **{name: f"TEXT NOT NULL DEFAULT '{value}'" for name, value in DEFAULTS.items()},
     **_CONTROLS,
     **_AUDIT,
     **dict.fromkeys(("layers", "peers", "reasons", "recipe", "options", "choice"), "TEXT"),
@@ -59,10 +59,10 @@ _PROVENANCE = {
     "elapsed_s": "REAL",
     **dict.fromkeys(("ruler_version", "commit", "torch_version", "machine", "finished_at"), "TEXT"),
 }
-FIRST_COLUMNS = _CELL | _SCORES | _VARIANT | _PROVENANCE
+FIRST_COLUMNS = CELL | SCORES | _VARIANT | _PROVENANCE
 COLUMNS = FIRST_COLUMNS | LATER_COLUMNS
 NUMERIC = (
-    *("learning_rate", "batch_size", "teacher_seed", "other_seed", *_SCORES),
+    *("learning_rate", "batch_size", "teacher_seed", "other_seed", *SCORES),
     *(name for name, kind in LATER_COLUMNS.items() if not kind.startswith("TEXT")),
 )
 ORDER = (

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, fields, replace
 from importlib import import_module
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ruler.core.errors import InputError, WriteError
 from ruler.core.files import writing_safely
 from ruler.core.optional import load_optional
+from ruler.core.progress import show_progress
 from ruler.data import DATASETS, FaceSet, check_gender, fetch_dataset, locate
 from ruler.experiment.cell import Workplace
 from ruler.experiment.executors import Executor, LocalExecutor
@@ -65,14 +66,11 @@ class Progress:
 
     Args:
         share: Of the expected work of all cells, from 0 to 1; a resumed run begins above 0.
-        left_s: Expected seconds to its end; None while nothing is known.
     """
 
     n_done: int
     n_cells: int
     share: float
-    elapsed_s: float
-    left_s: float | None
 
 
 @dataclass(frozen=True)
@@ -170,6 +168,22 @@ def run_cells(
 
 
 @contextmanager
+def show_run() -> Iterator[Callable[[Progress], None]]:
+    """Yield an ``on_progress`` that shows on stderr how far a run is; what was done before it does not count."""
+    with ExitStack() as stack:
+        done, advance = 0.0, None
+
+        def show(now: Progress) -> None:
+            nonlocal done, advance
+            if advance is None:
+                done, advance = now.share, stack.enter_context(show_progress("running", total=1.0 - now.share))
+            advance(now.share - done, f"{now.n_done:,} of {now.n_cells:,} cells")
+            done = now.share
+
+        yield show
+
+
+@contextmanager
 def _holding(folder: Path) -> Iterator[None]:
     """Make the folder and keep other runs out of it: both would do the same cells. A killed run holds nothing."""
     filelock = load_optional("filelock", "running studies")
@@ -229,8 +243,7 @@ class _Watch:
     def __init__(self, store: ResultStore, jobs: Sequence[Job], *, on_progress: Callable[[Progress], None]) -> None:
         self._store, self._on_progress = store, on_progress
         self._cost = {cell.key: job.cost / len(job.cells) for job in jobs for cell in job.cells}
-        self._before = store.list_finished() & self._cost.keys()
-        self._started_s, self._next_s = time.monotonic(), 0.0
+        self._next_s = 0.0
 
     def look(self, *, is_last: bool = False) -> None:
         """Tell how far the run is, at most once per second."""
@@ -240,11 +253,8 @@ class _Watch:
         self._next_s = now_s + _LOOK_EVERY_S
         done = self._store.list_finished() & self._cost.keys()
         left = sum(self._cost[key] for key in self._cost.keys() - done)
-        new = sum(self._cost[key] for key in done - self._before)
         share = 1 - left / sum(self._cost.values()) if left else 1.0
-        elapsed_s = now_s - self._started_s
-        left_s = elapsed_s * left / new if new else None if left else 0.0  # by the pace of this run
-        self._on_progress(Progress(len(done), len(self._cost), share, elapsed_s, left_s))
+        self._on_progress(Progress(len(done), len(self._cost), share))
 
 
 def list_exported(studies: Sequence[StudySettings]) -> list[Cell]:

@@ -1,17 +1,29 @@
 """Block-by-block search on a Ray cluster: a pair of blocks is a task, and its matrices travel once per node."""
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from ruler.core.cluster import check_fit, worker_variables
+from ruler.core.cluster import ClusterSettings, check_fit, connect, list_needs, worker_variables
 from ruler.core.errors import ClusterError, InputError, RulerError
-from ruler.neighbors.blocks import BlockBest, BlockPair, Run, Workers
+from ruler.neighbors.blocks import BlockBest, BlockPair, Run, Workers, find_neighbors_by_blocks
+from ruler.neighbors.search import Searcher
 
 MOST_RETRIES = 10  # of a task whose worker or node was lost; it can be done again anywhere
 _TASKS_PER_WORKER = 2  # under way: enough to keep workers busy, few enough to keep results from piling up
 
 Work = Callable[[BlockPair], list[BlockBest]]
+
+
+@contextmanager
+def search_on_cluster(cluster: ClusterSettings, device: str) -> Iterator[Searcher]:
+    """Connect to a cluster and yield a search by its workers, on a device of theirs."""
+    needs = list_needs(cluster, device)
+    with connect(max(os.cpu_count() or 1, cluster.job_cpus)) as ray:
+        yield partial(find_neighbors_by_blocks, run=run_on_ray(ray, needs), workers=find_workers(ray, needs))
 
 
 def find_workers(ray: Any, needs: Mapping[str, float]) -> Workers:

@@ -1,8 +1,7 @@
 """`python -m ruler.paper STORE... --out DIR`: tables, figures, comparison and page from finished results.
 
-Several stores are read together, so that studies that ran on different machines share one page. A study that several
-stores hold is taken from the last of them. With ``--rows FILE.parquet`` all rows are kept in one file, which can be
-read again in the place of their stores.
+Several stores give one page, so that studies may run on different machines. With ``--rows FILE.parquet`` all rows are
+kept in one file, which can be read again in the place of their stores.
 """
 
 import argparse

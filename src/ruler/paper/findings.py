@@ -1,32 +1,23 @@
 """What section 5.5 finds, each finding confirmed or refuted by our numbers under a rule stated beforehand."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ruler.experiment.settings import APPROXIMATE_METHODS
-from ruler.paper.published import load_table
-from ruler.paper.results import (
-    CONDITION,
-    DIAGNOSTIC_STUDIES,
-    N_SEEDS,
-    gather_conditions,
-    main_rows,
-    title_of,
-)
+from ruler.paper.published import published_numbers
+from ruler.paper.results import CONDITION, DIAGNOSTIC_STUDIES, N_SEEDS, gather_conditions, main_rows, title_of
 from ruler.paper.tables.diagnostics import pair_models, tell_size
 from ruler.stats.intervals import difference_interval
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Outcome = Literal["confirmed", "partly confirmed", "refuted", "not judged", "not run"]
 NEAR, FAR, HIGH, CLINICAL_NEAR = 0.03, 0.10, 0.15, 0.04
 RULE = (
     "Confirmed: every check holds. Refuted: fewer than half do. Partly confirmed: anything between. Not judged: a "
     f"check has fewer than the paper's {N_SEEDS} seeds."
 )
-Place = Mapping[Any, Any]  # the keys of a published number
+_RISE = "rise"
 
 
 class Check(NamedTuple):
@@ -41,12 +32,28 @@ class Check(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """A statement of the paper, when a check of it holds, what the control is, and the checks it rests on."""
+    """A statement of the paper, when a check of it holds, what the control is, and the measured numbers it rests on."""
 
     claim: str
     rule: str
-    control: str
-    check: "Callable[[_Measured], list[Check]]"
+    control_name: str
+    numbers: str  # a query
+    keys: Sequence[str]  # that tell these numbers apart
+    is_met: Callable[[Mapping[Any, Any]], bool]
+    control: str = "m4_held_out"
+    ours: str = "m4"
+    n: str = "n"
+
+    def check(self, measured: "pd.DataFrame") -> list[Check]:
+        """A check per number, named by its keys and by how the rows of its dataset differ from the paper's."""
+        checks = []
+        for row in measured.query(self.numbers).to_dict("records"):
+            names = (f"{100 * row[key]:g}%" if key == "forget_fraction" else title_of(row[key]) for key in self.keys)
+            label = row["label"] or ", ".join(names) + row["size"]
+            paper = math.nan if self.ours == "gap" else row["paper"]
+            holds = self.is_met(row) if row[self.n] >= N_SEEDS and not math.isnan(row[self.ours]) else None
+            checks.append(Check(label, paper, row[self.ours], row[self.control], int(row[self.n]), holds))
+        return checks
 
 
 def check_findings(results: "pd.DataFrame") -> "pd.DataFrame":
@@ -59,24 +66,19 @@ def check_findings(results: "pd.DataFrame") -> "pd.DataFrame":
     import pandas as pd
 
     full = results[results["size"] == "full"]
-    measured = _Measured(full)
+    if not full["study"].isin(DIAGNOSTIC_STUDIES).any():
+        return pd.DataFrame()
+    measured = _measure(full)
     records = []
     for number, finding in enumerate(FINDINGS, start=1):
         checks = finding.check(measured)
         shared = {"finding": number, "claim": finding.claim, "outcome": judge(checks), "rule": finding.rule}
-        records += [{**shared, **check._asdict(), "control_name": finding.control} for check in checks]
-    frame = pd.DataFrame.from_records(records)
-    return frame if full["study"].isin(DIAGNOSTIC_STUDIES).any() else frame.iloc[:0]
+        records += [{**shared, **check._asdict(), "control_name": finding.control_name} for check in checks]
+    return pd.DataFrame.from_records(records)
 
 
-def judge(checks: Sequence[Check]) -> Outcome:
-    """Is a finding confirmed, given its checks? ``RULE`` in code.
-
-    Example:
-        >>> held, failed = (Check("", 0.5, 0.5, 0.5, 5, holds) for holds in (True, False))
-        >>> judge([held, held]), judge([held, failed]), judge([held, failed, failed])
-        ('confirmed', 'partly confirmed', 'refuted')
-    """
+def judge(checks: Sequence[Check]) -> str:
+    """Is a finding confirmed, given its checks? ``RULE`` in code."""
     if not any(check.n for check in checks):
         return "not run"
     if any(check.holds is None for check in checks):
@@ -87,103 +89,44 @@ def judge(checks: Sequence[Check]) -> Outcome:
     return "refuted" if 2 * n_held < len(checks) else "partly confirmed"
 
 
-class _Measured:
-    """Conditions of all diagnostic studies, found by the keys of a published number."""
+def _measure(results: "pd.DataFrame") -> "pd.DataFrame":
+    """The published means of M4, with ours in that condition, in the oracle and on the CNN, and gaps between models.
 
-    def __init__(self, results: "pd.DataFrame") -> None:
-        self._rows = {study: main_rows(results, study) for study in DIAGNOSTIC_STUDIES}
-        self._conditions = {
-            (study, *(row[key] for key in CONDITION)): row
-            for study in DIAGNOSTIC_STUDIES
-            for row in gather_conditions(results, study).to_dict("records")
-        }
+    The gap of an original of faces is to its oracles, that of an unlearned model to the originals.
+    """
+    import pandas as pd
 
-    def find(self, number: Place, **other: Any) -> Mapping[Any, Any]:
-        """The condition of a published number, or of one with other keys; NaN and no runs where it was not run."""
-        place = {**number, **other}
-        missing = {"m4": math.nan, "m4_held_out": math.nan, "n": 0}
-        return self._conditions.get((place["study"], *(place[key] for key in CONDITION)), missing)
-
-    def list_runs(self, number: Place, *methods: str) -> "pd.DataFrame":
-        """Runs of these methods under the other keys of a published number."""
-        rows = self._rows[number["study"]]
-        for key in CONDITION[:3]:
-            rows = rows[rows[key] == number[key]]
-        return rows[rows["method"].isin(methods)]
-
-    def label(self, number: Place, keys: Iterable[str]) -> str:
-        """A published number by some of its keys, and how the rows of its dataset differ from the paper's."""
-        texts = (f"{100 * number[key]:g}%" if key == "forget_fraction" else title_of(number[key]) for key in keys)
-        rows = self._rows[number["study"]]
-        size = tell_size(number["dataset"], rows[rows["dataset"] == number["dataset"]])
-        return ", ".join(texts) + (f" ({size})" if size else "")
-
-
-def _published(table: str, study: str, *methods: str) -> list[dict[Any, Any]]:
-    numbers = load_table(table)
-    picked = numbers[(numbers["study"] == study) & (numbers["column"] == "m4_mean") & numbers["method"].isin(methods)]
-    return picked.to_dict("records")
-
-
-def _make(label: str, paper: float, ours: float, control: float, n: int, is_met: bool) -> Check:
-    return Check(label, paper, ours, control, n, is_met if n >= N_SEEDS and not math.isnan(ours) else None)
-
-
-def _check_ranks(
-    measured: _Measured,
-    numbers: Sequence[Place],
-    is_met: Callable[[float], bool],
-    *keys: str,
-    is_against_oracle: bool = False,
-) -> list[Check]:
-    """M4 of each published number's condition, beside held-out records or beside the same records in the oracle."""
-    checks = []
-    for number in numbers:
-        row, oracle = measured.find(number), measured.find(number, method="oracle")
-        control = float(oracle["m4"]) if is_against_oracle else row["m4_held_out"]
-        label = measured.label(number, keys)
-        checks.append(_make(label, number["paper"], row["m4"], control, row["n"], is_met(row["m4"])))
-    return checks
-
-
-def _check_over_displacement(measured: _Measured) -> list[Check]:
-    checks = []
-    for number in _published("13", "images", "neggrad_plus", "scrub"):
-        if number["architecture"] == "resnet18":
-            deep, small = measured.find(number), measured.find(number, architecture="small_cnn")
-            label, n = measured.label(number, ("dataset", "method")), min(deep["n"], small["n"])
-            is_met = deep["m4"] < 0.5 - FAR <= small["m4"]
-            checks.append(_make(label, number["paper"], deep["m4"], small["m4"], n, is_met))
-    return checks
-
-
-def _check_higgs(measured: _Measured) -> list[Check]:
-    after, before = (
-        next(
-            number
-            for number in _published("12", "large-tabular", method)
-            if (number["dataset"], number["architecture"]) == ("higgs", "ft_transformer")
-        )
-        for method in ("neggrad_plus", "original")
-    )
-    [above] = _check_ranks(measured, [after], lambda value: value > 0.5 + NEAR, "dataset", "architecture")
-    rise = difference_interval(*(measured.list_runs(number, number["method"])["m4"] for number in (after, before)))
-    paper, control = after["paper"] - before["paper"], measured.find(before)["m4"]
-    return [above, _make("rise over the original model", paper, rise.value, control, rise.n, rise.low > 0)]
-
-
-def _check_memorisation(measured: _Measured) -> list[Check]:
-    checks = []
-    for number in _published("14", "faces", "original"):
-        excess = pair_models(measured.list_runs(number, "original", "oracle"))
-        control = float(measured.find(number, method="oracle")["m4"])
-        label = measured.label(number, ("forget_fraction",))
-        checks.append(_make(label, math.nan, excess.value, control, excess.n, excess.low > 0))
-    return checks
-
-
-def _is_near(value: float, reach: float = NEAR) -> bool:
-    return abs(value - 0.5) < reach
+    published = published_numbers().query("column == 'm4_mean'")
+    is_whole = published["table"].isin(["12", "13", "14"]) | (published["study"] == "clinical")
+    parts = [gather_conditions(results, study).assign(study=study) for study in DIAGNOSTIC_STUDIES]
+    ours = pd.concat(parts)[["study", *CONDITION, "m4", "m4_held_out", "n"]]
+    found = published[is_whole].merge(ours, on=["study", *CONDITION], how="left")
+    for key, value in (("method", "oracle"), ("architecture", "small_cnn")):
+        place = [name for name in ("study", *CONDITION) if name != key]
+        others = ours.loc[ours[key] == value, [*place, "m4", "n"]]
+        found = found.merge(others, on=place, how="left", suffixes=("", f"_{value}"))
+    found["n_both"] = found[["n", "n_small_cnn"]].min(axis=1)
+    runs_of: dict[tuple[Any, ...], pd.DataFrame] = {}
+    sizes: dict[tuple[Any, ...], str] = {}
+    more = []
+    for study in DIAGNOSTIC_STUDIES:
+        rows = main_rows(results, study)
+        runs_of |= {(study, *place): runs for place, runs in rows.groupby(list(CONDITION[:3]))}
+        sizes |= {(study, name): tell_size(str(name), runs) for name, runs in rows.groupby("dataset")}
+    for row in found.to_dict("records"):
+        runs = runs_of.get((row["study"], *(row[key] for key in CONDITION[:3])), results.iloc[:0])
+        if (row["study"], row["method"]) == ("faces", "original"):
+            gap = pair_models(runs)
+        else:
+            gap = difference_interval(*(runs.loc[runs["method"] == name, "m4"] for name in (row["method"], "original")))
+        size = sizes.get((row["study"], row["dataset"]))
+        more.append({"size": f" ({size})" if size else "", "gap": gap.value, "gap_low": gap.low, "n_gap": gap.n})
+    found = found.join(pd.DataFrame(more)).fillna({"n": 0, "n_both": 0, "n_gap": 0}).assign(label="")
+    higgs = found.query("dataset == 'higgs' and architecture == 'ft_transformer'").set_index("method")
+    after, before = higgs.loc["neggrad_plus"], higgs.loc["original"]
+    rise = {"method": _RISE, "label": "rise over the original model", "paper": after["paper"] - before["paper"]}
+    rise |= {"m4": after["gap"], "gap_low": after["gap_low"], "n": after["n_gap"], "m4_held_out": before["m4"]}
+    return pd.concat([found, pd.DataFrame([rise])], ignore_index=True)
 
 
 FINDINGS = (
@@ -192,63 +135,62 @@ FINDINGS = (
         f"M4 is within {NEAR:g} of 0.50: the largest published distance, 0.013, and two standard errors of a mean of "
         "five runs with the published spread.",
         "M4 of held-out records",
-        lambda measured: _check_ranks(
-            measured,
-            _published("12", "large-tabular", "original") + _published("13", "images", "original"),
-            _is_near,
-            *("dataset", "architecture"),
-        ),
+        "table in ['12', '13'] and method == 'original'",
+        ("dataset", "architecture"),
+        lambda row: abs(row["m4"] - 0.5) < NEAR,
     ),
     Finding(
         "NegGrad+ and SCRUB push M4 far below 0.50 on ResNet-18 but not on the three-layer CNN.",
         f"M4 is more than {FAR:g} below 0.50 on ResNet-18, and not on the CNN.",
         "M4 on the CNN",
-        _check_over_displacement,
+        "table == '13' and architecture == 'resnet18' and method in ['neggrad_plus', 'scrub']",
+        ("dataset", "method"),
+        lambda row: row["m4"] < 0.5 - FAR <= row["m4_small_cnn"],
+        control="m4_small_cnn",
+        n="n_both",
     ),
     Finding(
         "NegGrad+ raises M4 above 0.50 on Higgs with the FT-Transformer.",
         f"M4 is more than {NEAR:g} above 0.50; the rise over the original model's M4 has a 95% interval above zero.",
         "M4 of held-out records; M4 of the original model",
-        _check_higgs,
+        "dataset == 'higgs' and architecture == 'ft_transformer' and method == 'neggrad_plus' or method == @_RISE",
+        ("dataset", "architecture"),
+        lambda row: row["gap_low"] > 0 if row["method"] == _RISE else row["m4"] > 0.5 + NEAR,
     ),
     Finding(
         "On faces M4 is high before unlearning.",
         f"M4 is more than {HIGH:g} above 0.50, the distance that the paper calls substantial.",
         "M4 of the same faces in the oracle",
-        lambda measured: _check_ranks(
-            measured,
-            _published("14", "faces", "original"),
-            lambda value: value > 0.5 + HIGH,
-            "forget_fraction",
-            is_against_oracle=True,
-        ),
+        "table == '14' and method == 'original'",
+        ("forget_fraction",),
+        lambda row: row["m4"] > 0.5 + HIGH,
+        control="m4_oracle",
     ),
     Finding(
         "The high M4 on faces is memorisation of identities that the model was trained on.",
         "M4 of the original minus M4 of the oracle, which was not trained on them, has a 95% interval above zero.",
         "M4 of the same faces in the oracle",
-        _check_memorisation,
+        "table == '14' and method == 'original'",
+        ("forget_fraction",),
+        lambda row: row["gap_low"] > 0,
+        control="m4_oracle",
+        ours="gap",
+        n="n_gap",
     ),
     Finding(
         "On faces no method returns M4 to its null.",
         f"M4 after unlearning is not within {NEAR:g} of 0.50.",
         "M4 of held-out identities",
-        lambda measured: _check_ranks(
-            measured,
-            _published("14", "faces", *APPROXIMATE_METHODS),
-            lambda value: not _is_near(value),
-            *("method", "forget_fraction"),
-        ),
+        "table == '14' and method != 'original'",
+        ("method", "forget_fraction"),
+        lambda row: not abs(row["m4"] - 0.5) < NEAR,
     ),
     Finding(
         "On clinical text M4 lies near its null before unlearning.",
         f"M4 is within {CLINICAL_NEAR:g} of 0.50: the paper calls its 0.537 only slightly above.",
         "M4 of held-out documents",
-        lambda measured: _check_ranks(
-            measured,
-            _published("text", "clinical", "original"),
-            lambda value: _is_near(value, CLINICAL_NEAR),
-            "forget_fraction",
-        ),
+        "table == 'text' and study == 'clinical' and method == 'original'",
+        ("forget_fraction",),
+        lambda row: abs(row["m4"] - 0.5) < CLINICAL_NEAR,
     ),
 )

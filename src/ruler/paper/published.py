@@ -45,8 +45,6 @@ def parse_printed(text: str) -> PrintedNumber:
     Example:
         >>> parse_printed("<0.001")
         PrintedNumber(paper=0.001, relation='<', is_bound=True, decimals=3, out_of=nan)
-        >>> parse_printed("19/20").out_of
-        20.0
     """
     if text == "n/a":
         return PrintedNumber(math.nan)
@@ -59,20 +57,13 @@ def parse_printed(text: str) -> PrintedNumber:
 
 
 def load_table(table: int | str) -> "pd.DataFrame":
-    """Which numbers does this table of the paper print?
-
-    Args:
-        table: 1 to 14, or ``"text"`` for the numbers stated outside the tables' bodies.
+    """Which numbers does this table of the paper print? 1 to 14, or "text" for those outside the tables' bodies.
 
     Returns:
         One row per number: ``table``, ``row`` (label), ``column`` (metric and statistic, e.g. ``m2_mean``),
         ``paper`` (the value), ``relation`` and ``is_bound`` (``<0.001`` is 0.001 with ``<``), ``decimals``
-        printed, ``out_of`` for counts, and the keys to join with: ``study``, ``dataset``, ``architecture``,
-        ``forget_choice``, ``method``, ``other_method``, ``baseline``, ``source`` (empty text where a table has no such
-        key), ``forget_fraction``, ``learning_rate`` (NaN likewise).
-
-    Raises:
-        InputError: No such table.
+        printed, ``out_of`` for counts, and the keys to join with: those of ``TEXT_KEYS`` (empty text where a table has
+        no such key) and of ``NUMBER_KEYS`` (NaN likewise).
 
     Example:
         >>> table = load_table(1)
@@ -85,13 +76,7 @@ def load_table(table: int | str) -> "pd.DataFrame":
 
 
 def published_numbers() -> "pd.DataFrame":
-    """Every number of the paper, one row each, with the columns of ``load_table``.
-
-    Example:
-        >>> numbers = published_numbers()
-        >>> len(numbers), numbers.table.nunique()
-        (1184, 15)
-    """
+    """Every number of the paper, one row each, with the columns of ``load_table``."""
     pandas = load_optional("pandas", "reading the published tables")
     frame: pd.DataFrame = pandas.concat([load_table(table) for table in TABLES], ignore_index=True)
     return frame
@@ -113,18 +98,13 @@ def _read_table(table: str) -> "pd.DataFrame":
 
 
 def _melt(table: str, row: dict[str, str]) -> list[dict[str, Any]]:
-    keys: dict[str, Any] = {key: row.pop(key, "") for key in TEXT_KEYS}
-    printed_keys = {key: row.pop(key, "") for key in NUMBER_KEYS}
+    keys: dict[str, Any] = {key: row.pop(key, "") for key in (*TEXT_KEYS, *NUMBER_KEYS)}
     parts = [keys["source"], keys["dataset"], keys["architecture"], keys["method"]]
     parts += [f"vs {keys['other_method']}"] if keys["other_method"] else []
     parts += [f"{keys['baseline']} baseline"] if keys["baseline"] else []
-    parts += [f"{float(fraction):.0%}"] if (fraction := printed_keys["forget_fraction"]) else []
-    parts += [f"lr {rate}"] if (rate := printed_keys["learning_rate"]) else []
-    label = ", ".join(part for part in parts if part) or "all"
-    keys |= {key: float(text or math.nan) for key, text in printed_keys.items()}
+    parts += [f"{float(keys['forget_fraction']):.0%}"] if keys["forget_fraction"] else []
+    parts += [f"lr {keys['learning_rate']}"] if keys["learning_rate"] else []
+    keys |= {key: float(keys[key] or math.nan) for key in NUMBER_KEYS}
+    head = {"table": table, "row": ", ".join(filter(None, parts)) or "all", **keys}
     cells = {row["column"]: row["value"]} if table == "text" else row
-    return [
-        {"table": table, "row": label, "column": column, **parse_printed(text)._asdict(), **keys}
-        for column, text in cells.items()
-        if text
-    ]
+    return [{**head, "column": column, **parse_printed(text)._asdict()} for column, text in cells.items() if text]

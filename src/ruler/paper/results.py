@@ -2,11 +2,13 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ruler.core.errors import InputError
 from ruler.data import DATASETS, list_datasets
+from ruler.experiment.rows import CELL as _CELL
+from ruler.experiment.rows import COLUMNS, DECIDING, DEFAULTS, LATER_COLUMNS, SCORES
 from ruler.experiment.settings import ALL_METHODS, APPROXIMATE_METHODS, LANGUAGE_METHODS
 from ruler.experiment.studies import STUDIES
 from ruler.models import MODELS
@@ -32,29 +34,8 @@ _ORDERS: dict[str, tuple[str, ...]] = {
     "study": tuple(STUDIES),
 }
 
-_SETTINGS = ("learning_rate", "batch_size", "forget_seed", "teacher_seed", "other_seed")
-_ACCURACIES = ("forget_accuracy", "retain_accuracy", "test_accuracy")
-_VARIED = ("architecture", "forget_choice")  # what only the diagnostic studies vary
-CELL = ("study", "dataset", *_VARIED, "method", "forget_fraction", "seed", *_SETTINGS)
-METRICS = ("m1", "m2", "m2_mean_baseline", "m3", "m4", "mia", *_ACCURACIES)
-REQUIRED = (*(column for column in CELL if column not in _VARIED), "n_forget", *METRICS, "engine")
-CONTRASTS = ("m2", "m4", "norm", "loss")
-"""Contrasts of an audit; rows from before norms and losses were read have M2 and M4 alone."""
-# Stores of the tabular studies alone, and older ones, may lack these columns; these are their defaults.
-_TEXT_DEFAULTS = {
-    "architecture": "tabular_mlp",
-    "forget_choice": "random",
-    "size": "full",
-    **dict.fromkeys(("verdict", *(f"{name}_verdict" for name in CONTRASTS), "seen", "model", "precision", "note")),
-    **dict.fromkeys(("layers", "peers")),
-}
-_AUDIT = (
-    *(f"{name}_{value}" for name in CONTRASTS for value in ("p_value", "effect")),
-    *("damage_similarity", "damage_skill", "m4_held_out", "n_groups"),
-    *(f"m4_placebo{end}" for end in ("", "_sd", "_low", "_high", "_p")),
-)
-DEFAULTS: dict[str, Any] = {**_TEXT_DEFAULTS, **dict.fromkeys(_AUDIT, math.nan)}
-_TEXT = ("study", "dataset", "method", "engine", *_TEXT_DEFAULTS)
+CELL = (*_CELL, "architecture", "forget_choice")
+REQUIRED = (*_CELL, *SCORES, "engine")
 _DECIMALS = 12  # keys are joined by value: 0.1 must be 0.1 however it was computed
 
 N_SEEDS = 5
@@ -67,10 +48,8 @@ def title_of(key: str, *, is_short: bool = False) -> str:
     """Name in the paper of a dataset, method or model, abbreviated for an axis if asked; others keep their key.
 
     Example:
-        >>> title_of("neggrad_plus"), title_of("diabetes130"), title_of("my_set")
-        ('NegGrad+', 'Diabetes 130-US', 'my_set')
-        >>> title_of("neggrad_plus", is_short=True), title_of("oracle", is_short=True)
-        ('NG+', 'Oracle')
+        >>> title_of("neggrad_plus", is_short=True), title_of("diabetes130"), title_of("my_set")
+        ('NG+', 'Diabetes 130-US', 'my_set')
     """
     if key in METHODS:
         return METHODS[key].short if is_short else METHODS[key].title
@@ -93,11 +72,6 @@ def check_results(results: "pd.DataFrame") -> "pd.DataFrame":
 
     Raises:
         InputError: A column is missing, or a cell is there twice.
-
-    Example:
-        >>> import pandas
-        >>> check_results(pandas.DataFrame(columns=REQUIRED)).shape[0]
-        0
     """
     missing = [column for column in REQUIRED if column not in results.columns]
     if missing:
@@ -105,17 +79,13 @@ def check_results(results: "pd.DataFrame") -> "pd.DataFrame":
             f"results must have the columns {', '.join(REQUIRED)}; got none named {', '.join(missing)}. "
             "Read them from the store of a run."
         )
-    checked = results.copy()
-    for column, default in DEFAULTS.items():
-        if column not in checked:
-            checked[column] = default
-        elif default is not None and default == default:
-            checked[column] = checked[column].fillna(default)
-    numbers = [column for column in (*REQUIRED, *DEFAULTS) if column not in _TEXT]
-    checked[numbers] = checked[numbers].astype(float)
-    texts = checked.columns.difference(numbers, sort=False)
-    checked[texts] = checked[texts].astype(object)  # rows are picked out far faster than of pandas' own strings
-    keys = [column for column in CELL if column not in _TEXT]
+    checked = results.reindex(columns=[*results, *(name for name in LATER_COLUMNS if name not in results)])
+    numbers = [name for name in checked if not COLUMNS.get(str(name), "TEXT").startswith("TEXT")]
+    texts = checked.columns.difference(
+        numbers, sort=False
+    )  # rows are picked out far faster than of pandas' own strings
+    checked = checked.astype(dict.fromkeys(numbers, float) | dict.fromkeys(texts, object)).fillna(DEFAULTS)
+    keys = [column for column in CELL if column in numbers]
     checked[keys] = checked[keys].round(_DECIMALS)
     n_repeats = int(checked.duplicated(list(CELL)).sum())
     if n_repeats:
@@ -143,27 +113,16 @@ def is_of_full_size(runs: "pd.DataFrame") -> bool:
 
 
 def split_by(rows: "pd.DataFrame", *keys: str) -> "Iterator[tuple[dict[str, Any], pd.DataFrame]]":
-    """Each combination of the keys that occurs, in the paper's order, with its rows.
-
-    Example:
-        >>> import pandas
-        >>> rows = pandas.DataFrame({"method": ["scrub", "gradient_ascent", "scrub"]})
-        >>> [(keys["method"], len(part)) for keys, part in split_by(rows, "method")]
-        [('gradient_ascent', 1), ('scrub', 2)]
-    """
+    """Each combination of the keys that occurs, in the paper's order, with its rows; all rows where there is no key."""
+    if not keys:
+        yield {}, rows
+        return
     groups = [(dict(zip(keys, values, strict=True)), part) for values, part in rows.groupby(list(keys))]
     yield from sorted(groups, key=lambda group: [rank_of(key, value) for key, value in group[0].items()])
 
 
 def average_seeds(rows: "pd.DataFrame", metric: str, *keys: str) -> "pd.Series[float]":
-    """Mean of a metric over the runs of each combination of keys; runs without it do not count.
-
-    Example:
-        >>> import pandas
-        >>> rows = pandas.DataFrame({"dataset": ["a", "a", "b"], "m4": [0.4, 0.6, None]})
-        >>> average_seeds(rows, "m4", "dataset").to_dict()
-        {'a': 0.5}
-    """
+    """Mean of a metric over the runs of each combination of keys; runs without it do not count."""
     means: pd.Series[float] = rows[[*keys, metric]].dropna(subset=[metric]).groupby(list(keys))[metric].mean()
     return means
 
@@ -179,37 +138,44 @@ def gather_conditions(results: "pd.DataFrame", study: str) -> "pd.DataFrame":
     """
     rows = main_rows(results, study)
     groups = rows.groupby(list(CONDITION))
-    effects = [f"{name}_effect" for name in CONTRASTS]
-    means = ["m2", "m4", "m4_held_out", *effects, "damage_similarity", "damage_skill", "mia", "n_forget", *_ACCURACIES]
+    effects = [f"{name}_effect" for name in DECIDING]
+    means = [
+        "m2",
+        "m4",
+        "m4_held_out",
+        *effects,
+        "damage_similarity",
+        "damage_skill",
+        "mia",
+        "n_forget",
+        "forget_accuracy",
+        "retain_accuracy",
+        "test_accuracy",
+    ]
     found = groups[means].mean().assign(n=groups.size())
     for name in ("m2", "m4"):
         found[f"{name}_sd"] = groups[name].std(ddof=1)
-    for name in CONTRASTS:
+    for name in DECIDING:
         summary = groups[f"{name}_p_value"].agg(["median", "min", "max"])
         found = found.join(summary.add_prefix(f"{name}_p_value_"))
-    for name in ("verdict", *(f"{name}_verdict" for name in CONTRASTS)):
+    for name in ("verdict", *(f"{name}_verdict" for name in DECIDING)):
         words = rows[name].to_numpy(dtype=object)  # a Series per group would take far longer
         found[name] = [count_values(words[groups.indices[place]]) for place in found.index]
     originals = (found["retain_accuracy"].get((*place[:-1], "original"), math.nan) for place in found.index)
     found["is_broken"] = found["retain_accuracy"].to_numpy() < [accuracy / 2 for accuracy in originals]
-    ordered = sorted(found.index, key=lambda place: rank_condition(dict(zip(CONDITION, place, strict=True))))
-    frame: pd.DataFrame = found.loc[ordered].reset_index() if ordered else found.reset_index()
-    return frame
+    keys = found.index.to_frame().to_dict("records")
+    order = sorted(range(len(keys)), key=lambda place: rank_condition(keys[place]))
+    ordered: pd.DataFrame = found.iloc[order].reset_index()
+    return ordered
 
 
-def rank_condition(keys: dict[str, Any]) -> list[Any]:
+def rank_condition(keys: Mapping[Any, Any]) -> list[Any]:
     """Sort key of a condition: the paper's order, but the original before all other methods."""
     return [(value != "original", rank_of(name, value)) for name, value in keys.items()]
 
 
 def count_values(values: Iterable[Any]) -> str:
-    """How often each value occurs, most frequent first; empty where none does.
-
-    Example:
-        >>> import pandas
-        >>> count_values(pandas.Series(["residual", "inconclusive", "residual", None]))
-        'residual 2, inconclusive 1'
-    """
+    """How often each value occurs, most frequent first, as in ``residual 4, inconclusive 1``; empty where none does."""
     counts = Counter(value for value in values if isinstance(value, str) and value)
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{value} {count}" for value, count in ordered)

@@ -1,13 +1,14 @@
 """A printed table as CSV, Markdown and LaTeX text, and the pieces of a Markdown page."""
 
-import csv
-import io
-import math
 from collections.abc import Iterable, Sequence
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from ruler.core.text import markdown_table
-from ruler.paper.tables import Column, Printed, PrintedTable
+from ruler.paper.tables import Column, PaperTable, Printed, PrintedRow
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _MATH = {
     "M2": "$M_2$",
@@ -34,107 +35,72 @@ _LATEX_SPECIAL = {
 }
 
 
-def to_csv(printed: PrintedTable) -> str:
+def print_csv(frame: "pd.DataFrame") -> str:
+    """A frame as text with ten digits."""
+    return frame.to_csv(index=False, lineterminator="\n", float_format="%.10g")
+
+
+def to_csv(table: PaperTable, rows: Sequence[PrintedRow]) -> str:
     """Rows and columns of the table with full precision, the runs behind a row, and reasons for what is missing."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    names = list(printed.rows[0].numbers) if printed.rows else []
-    writer.writerow([*printed.table.rows, *names, "n", "note"])
-    for row in printed.rows:
-        values = ["" if math.isnan(value) else f"{value:.10g}" for value in row.numbers.values()]
-        writer.writerow([*row.keys, *values, row.runs, "; ".join(dict.fromkeys(row.notes))])
-    return stream.getvalue()
+    import pandas as pd
+
+    names = [*table.rows, *(rows[0].numbers if rows else ()), "n", "note"]
+    lines = [[*row.keys, *row.numbers.values(), row.runs, "; ".join(dict.fromkeys(row.notes))] for row in rows]
+    return print_csv(pd.DataFrame(lines, columns=names))
 
 
-def to_markdown(printed: PrintedTable, heading: str) -> str:
-    """The table as Markdown, headed and with its caption."""
-    lines = [f"# {heading}", "", escape_markdown(printed.table.caption), "", *to_markdown_rows(printed)]
-    return "\n".join(lines) + "\n"
+def to_markdown(table: PaperTable, rows: Sequence[PrintedRow], heading: str) -> list[str]:
+    """The table as lines of Markdown, headed and with its caption and notes."""
+    names = [*table.headers, *(f"{column.group} {column.title}".strip() for column in table.columns), "n"]
+    marks = [":--"] * len(table.rows) + ["--:"] * (len(table.columns) + 1)
+    cells = ([*map(escape_markdown, row.labels), *map(_mark_down, row.cells), row.runs] for row in rows)
+    notes = [f"- n/a: {escape_markdown(note)}" for note in _list_notes(rows)]
+    lines = markdown_table(list(map(escape_markdown, names)), cells, marks=marks)
+    return [heading, "", escape_markdown(table.caption), "", *lines, *([""] if notes else []), *notes]
 
 
-def to_markdown_rows(printed: PrintedTable) -> list[str]:
-    """The table's rows and notes as lines of Markdown, without heading and caption."""
-    columns = printed.table.columns
-    names = [*printed.headers, *(f"{column.group} {column.title}".strip() for column in columns), "n"]
-    marks = [":--"] * len(printed.headers) + ["--:"] * (len(columns) + 1)
-    rows = ([*map(escape_markdown, row.labels), *map(_mark_down, row.cells), row.runs] for row in printed.rows)
-    lines = markdown_table(list(map(escape_markdown, names)), rows, marks=marks)
-    notes = [f"- n/a: {escape_markdown(note)}" for note in printed.notes]
-    return [*lines, "", *notes] if notes else lines
-
-
-def list_rows(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """A Markdown table of plain text, every cell escaped.
-
-    Example:
-        >>> list_rows(["a", "b"], [["x_y", "1"]])
-        ['| a | b |', '| --- | --- |', '| x\\\\_y | 1 |']
-    """
-    return markdown_table(header, (map(escape_markdown, row) for row in rows))
-
-
-def print_if_known(value: float, form: str = ".3f", spread: float = math.nan) -> str:
-    """A number with its spread, empty where it was not measured.
-
-    Example:
-        >>> print_if_known(0.5, spread=0.01), print_if_known(float("nan"))
-        ('0.500 ± 0.010', '')
-    """
-    if math.isnan(value):
-        return ""
-    tail = "" if math.isnan(spread) else f" ± {spread:{form.lstrip('+')}}"
-    return f"{value:{form}}{tail}"
-
-
-def to_latex(printed: PrintedTable, label: str) -> str:
+def to_latex(table: PaperTable, rows: Sequence[PrintedRow], label: str) -> str:
     """The table as LaTeX, for the package booktabs and nothing else."""
-    columns, n_labels = printed.table.columns, len(printed.headers)
-    alignment = "l" * n_labels + "r" * (len(columns) + 1)
-    caption = escape_latex(printed.table.caption)
+    n_labels = len(table.rows)
+    alignment = "l" * n_labels + "r" * (len(table.columns) + 1)
+    caption = escape_latex(table.caption)
     lines = [r"\begin{table}", rf"\caption{{{caption}}}", rf"\label{{tab:{label}}}", r"\centering"]
-    lines += [rf"\begin{{tabular}}{{{alignment}}}", r"\toprule", *_set_groups(columns, n_labels)]
-    headers = [*printed.headers, *(column.title for column in columns), "n"]
-    lines += [_end_row(map(escape_latex, headers)), r"\midrule"]
-    for index, (_, rows) in enumerate(groupby(printed.rows, key=lambda row: row.keys[0])):
+    lines += [rf"\begin{{tabular}}{{{alignment}}}", r"\toprule", *_set_groups(table.columns, n_labels)]
+    headers = [*table.headers, *(column.title for column in table.columns), "n"]
+    lines += [end_row(map(escape_latex, headers)), r"\midrule"]
+    for index, (_, group) in enumerate(groupby(rows, key=lambda row: row.keys[0])):
         lines += [r"\addlinespace"] if index else []
-        lines += [
-            _end_row([*map(escape_latex, row.labels), *map(_set_latex_cell, row.cells), row.runs]) for row in rows
-        ]
+        for row in group:
+            lines.append(end_row([*map(escape_latex, row.labels), *map(_set_latex_cell, row.cells), row.runs]))
     lines += [r"\bottomrule", r"\end{tabular}"]
-    lines += [rf"\par\footnotesize n/a: {escape_latex(note)}." for note in printed.notes]
+    lines += [rf"\par\footnotesize n/a: {escape_latex(note)}." for note in _list_notes(rows)]
     return "\n".join([*lines, r"\end{table}"]) + "\n"
 
 
 def escape_latex(text: str) -> str:
-    """Text with LaTeX's special characters made harmless and the paper's symbols set as mathematics.
-
-    Example:
-        >>> escape_latex("r_rb")
-        '$r_{\\\\mathrm{rb}}$'
-        >>> escape_latex("50% of a_b")
-        '50\\\\% of a\\\\_b'
-    """
+    """Text with LaTeX's special characters made harmless and the paper's symbols set as mathematics."""
     words = (_MATH.get(word) or "".join(_LATEX_SPECIAL.get(mark, mark) for mark in word) for word in text.split(" "))
     return " ".join(words)
 
 
 def escape_markdown(text: str) -> str:
-    """Text with the characters that would break a Markdown table or start emphasis made harmless.
-
-    Example:
-        >>> escape_markdown("|Df| ** p_adj")
-        '\\\\|Df\\\\| \\\\*\\\\* p\\\\_adj'
-    """
+    """Text with the characters that would break a Markdown table or start emphasis made harmless."""
     return "".join("\\" + mark if mark in "|*_<\\" else mark for mark in text)
+
+
+def end_row(cells: Iterable[str]) -> str:
+    """A row of a LaTeX table."""
+    return " & ".join(cells) + r" \\"
+
+
+def _list_notes(rows: Sequence[PrintedRow]) -> Iterable[str]:
+    """Every reason for a missing number, once."""
+    return dict.fromkeys(note for row in rows for note in row.notes)
 
 
 def _mark_down(cell: Printed) -> str:
     text = escape_markdown(cell.text) + r"\*" * cell.stars
     return f"**{text}**" if cell.is_bold else text
-
-
-def _end_row(cells: Iterable[str]) -> str:
-    return " & ".join(cells) + r" \\"
 
 
 def _set_groups(columns: Sequence[Column], n_labels: int) -> list[str]:
@@ -146,7 +112,7 @@ def _set_groups(columns: Sequence[Column], n_labels: int) -> list[str]:
         cells += [rf"\multicolumn{{{width}}}{{c}}{{{escape_latex(group)}}}"] if group else [""] * width
         rules += rf"\cmidrule(lr){{{start}-{start + width - 1}}}" if group else ""
         start += width
-    return [_end_row([*cells, ""]), rules]
+    return [end_row([*cells, ""]), rules]
 
 
 def _set_latex_cell(cell: Printed) -> str:

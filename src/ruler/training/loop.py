@@ -14,9 +14,8 @@ from ruler.core.determinism import fixed_algorithms
 from ruler.core.errors import DivergedError, InputError
 from ruler.core.progress import track
 from ruler.training.batches import Batch, Batches, Source
-from ruler.training.causal_masks import skipped_masks
 from ruler.training.cuda_graph import CapturedStep, GraphCapture, can_capture
-from ruler.training.fused import fused_norms
+from ruler.training.fused import fused_norms, skipped_masks
 from ruler.training.rotation import fused_rotation
 from ruler.training.sentences import Completions, Preferences
 from ruler.training.settings import SCHEDULES, TrainingSettings

@@ -198,7 +198,7 @@ def test_the_rate_is_the_largest_that_keeps_retained_authors_or_else_the_smalles
 
 def test_the_table_has_means_and_counts_of_verdicts(results):
     table = TABLES["language_models"]
-    rows = {row.keys[-1]: row for row in arrange(as_frame(table.compute(results)), table).rows}
+    rows = {row.keys[-1]: row for row in arrange(as_frame(table.compute(results)), table)}
     assert set(rows) == {"npo", "rmu", "oracle", "original"}
     npo = rows["npo"].numbers
     assert (npo["n_erased"], npo["n_inconclusive"], npo["n_residual"]) == (1, 1, 0)

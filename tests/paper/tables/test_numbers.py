@@ -37,7 +37,7 @@ def test_one_forget_set_has_no_spread(results):
 
 def test_all_metrics_missing_is_said():
     rows = pd.DataFrame({"dataset": ["a"], "m3": [np.nan]})
-    [found] = summarise(rows, "m3", ["mean"], n_paper=10)
+    [found] = summarise(rows, ["m3"], ["mean"], n_paper=10)
     assert math.isnan(found.value)
     assert found.note == "no run measured this"
 

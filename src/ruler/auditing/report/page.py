@@ -8,7 +8,7 @@ from importlib.resources import files
 from typing import Any
 
 import numpy as np
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from ruler.auditing.contrasts import CONTRASTS
@@ -20,6 +20,7 @@ from ruler.auditing.report.tables import PLAIN, show_table
 from ruler.core import __version__
 from ruler.core.text import show_text
 
+_OWN = "ruler.auditing.report"
 _SETTINGS = {"True": "yes", "False": "no", "None": display.DASH}
 _SOFTWARE = ("ruler", "python", "numpy", "scipy", "torch", "transformers")
 _MODELS = {"unlearned": "Unlearned model", "oracle": "Oracle", "original": "Original model"}
@@ -56,30 +57,25 @@ def render_page(report: Report, *, fingerprint: str = "") -> str:
     )
 
 
-def render_template(name: str, **values: Any) -> str:
-    """A page from its template and these values, with the style and the script of all reports and their hashes."""
-    style, script = (
-        files("ruler.auditing.report").joinpath("templates", file).read_text(encoding="utf-8")
-        for file in ("style.css", "tables.js")
-    )
-    page = (
-        _environment()
-        .get_template(name)
-        .render(
-            **values,
-            style=Markup(style),
-            script=Markup(script),
-            style_hash=_hash_for_policy(style),
-            script_hash=_hash_for_policy(script),
-        )
-    )
-    return page.rstrip() + "\n"
+def render_template(name: str, *, package: str = _OWN, more_style: str = "", **values: Any) -> str:
+    """A page from a package's template and these values, with the style and the script of all reports and their hashes.
+
+    Args:
+        package: Whose ``templates`` hold it, which may use those of reports.
+        more_style: What comes after the style of reports.
+    """
+    folder = files(_OWN).joinpath("templates")
+    style, script = (folder.joinpath(file).read_text(encoding="utf-8") for file in ("style.css", "tables.js"))
+    for kind, text in (("style", style + more_style), ("script", script)):
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        values |= {kind: Markup(text), f"{kind}_hash": Markup(f"sha256-{digest}")}
+    return _environment(package).get_template(name).render(**values).rstrip() + "\n"
 
 
 @cache
-def _environment() -> Environment:
+def _environment(package: str) -> Environment:
     environment = Environment(
-        loader=PackageLoader("ruler.auditing.report"),
+        loader=ChoiceLoader([PackageLoader(package), PackageLoader(_OWN)]),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=lambda value: show_text(value) if isinstance(value, str) and not isinstance(value, Markup) else value,
@@ -112,10 +108,6 @@ def _environment() -> Environment:
     environment.tests["finite"] = lambda value: value is not None and bool(np.isfinite(value).all())
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
     return environment
-
-
-def _hash_for_policy(content: str) -> Markup:
-    return Markup("sha256-" + base64.b64encode(hashlib.sha256(content.encode()).digest()).decode())
 
 
 def describe_sizes(report: Report) -> dict[str, str]:

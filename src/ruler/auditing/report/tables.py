@@ -1,6 +1,7 @@
 """Records and groups as the page's tables: columns with their words, values safe to embed."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ _N_FIRST = 25
 _MOST_CHARACTERS = 8_000_000
 
 # label, kind, meaning
-_COLUMNS = {
+COLUMNS = {
     "id": ("Record", "text", "Its id."),
     "group": ("Group", "text", "The erasure request, or person, that it belongs to."),
     "n_records": ("Records", "count", "Forget records in the group."),
@@ -76,31 +77,37 @@ class PageTable:
     is_clipped: bool
 
 
-def show_table(frame: "pd.DataFrame | None", noun: str) -> PageTable | None:
-    """Records or groups, those that stand out most first; None where there are none."""
+def show_table(
+    frame: "pd.DataFrame | None",
+    noun: str,
+    *,
+    columns: Mapping[str, tuple[str, str, str]] = COLUMNS,
+    n_first: int = _N_FIRST,
+) -> PageTable | None:
+    """Records, groups or methods, those that stand out most first; None where there are none."""
     if frame is None or frame.empty:
         return None
     frame = frame.sort_values([name for name in ("q_value", "p_value") if name in frame], kind="stable")
-    names = [*(name for name in _COLUMNS if name in frame), *(name for name in frame if name not in _COLUMNS)]
+    names = [*(name for name in columns if name in frame), *(name for name in frame if name not in columns)]
     filled = [frame[name] for name in names if not frame[name].isna().all()]
-    columns = tuple(map(_describe, filled))
+    described = tuple(_describe(values, columns) for values in filled)
     limit = max(200, _MOST_CHARACTERS // len(frame))
-    values = {column.key: _plain(cells, column, limit) for cells, column in zip(filled, columns, strict=True)}
-    cells = ([_format(value, column) for value in values[column.key][:_N_FIRST]] for column in columns)
+    values = {column.key: _plain(cells, column, limit) for cells, column in zip(filled, described, strict=True)}
+    cells = ([_format(value, column) for value in values[column.key][:n_first]] for column in described)
     return PageTable(
         noun=noun,
         n_rows=len(frame),
-        columns=columns,
+        columns=described,
         first=tuple(zip(*cells, strict=True)),
-        data={"noun": noun, "plain": PLAIN, "columns": [vars(column) for column in columns], "values": values},
+        data={"noun": noun, "plain": PLAIN, "columns": [vars(column) for column in described], "values": values},
         findings=tuple(sorted({str(finding) for finding in values.get("finding", []) if finding})),
         is_clipped=any(isinstance(cell, str) and len(cell) > limit for cells in values.values() for cell in cells),
     )
 
 
-def _describe(values: "pd.Series[Any]") -> Column:
+def _describe(values: "pd.Series[Any]", columns: Mapping[str, tuple[str, str, str]]) -> Column:
     is_number = getattr(values.dtype, "kind", "O") in "fiu"
-    label, kind, meaning = _COLUMNS.get(str(values.name), (str(values.name), "number", ""))
+    label, kind, meaning = columns.get(str(values.name), (str(values.name), "number", ""))
     if kind not in ("text", "finding") and not is_number:
         kind = "text"
     return Column(show_text(values.name), show_text(label), kind, meaning, choose_digits(values) if is_number else 0)

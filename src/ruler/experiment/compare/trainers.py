@@ -136,7 +136,7 @@ class ComparedClassifier(ClassifierTrainer):
         kept: dict[str, torch.Tensor] = {}
 
         def build() -> nn.Module:
-            models.append(self.build(cell.architecture).to(self._device, **self._layout))
+            models.append(self.make(cell.architecture))
             return models[0]
 
         def keep(epoch: int, loss: float) -> None:

@@ -163,7 +163,10 @@ def load_data(dataset: str, size: str = "full", language_model: str | None = Non
         return _load_texts(dataset, size, language_model)
     if kind == "prompts":
         return _load_prompts(dataset, size, language_model)
-    return {"table": _load_table, "images": _load_images, "faces": _load_faces}[kind](dataset, size)
+    if kind == "images":
+        n_train = SMOKE_IMAGES if size == "smoke" else None
+        return prepare_images(load_images(dataset), n_train, is_thin=size == "smoke")
+    return _load_table(dataset, size) if kind == "table" else _load_faces(dataset, size)
 
 
 def _load_table(dataset: str, size: str) -> DiagnosticData:
@@ -179,11 +182,6 @@ def _load_table(dataset: str, size: str) -> DiagnosticData:
         n_train=len(parts.train_target),
         n_classes=len(data.classes),
     )
-
-
-def _load_images(dataset: str, size: str) -> DiagnosticData:
-    is_smoke = size == "smoke"
-    return prepare_images(load_images(dataset), SMOKE_IMAGES if is_smoke else None, is_thin=is_smoke)
 
 
 def prepare_images(parts: ImageSplit, n_train: int | None = None, *, is_thin: bool = False) -> DiagnosticData:

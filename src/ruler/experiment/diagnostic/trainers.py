@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -196,12 +197,13 @@ class ClassifierTrainer(Trainer):
         """A fresh model for these records."""
         return MODELS[architecture](self._data.inputs.shape[1:], self._data.n_classes)
 
+    def make(self, architecture: str) -> nn.Module:
+        """A fresh model on the device."""
+        return self.build(architecture).to(self._device, **self._layout)
+
     def train(self, cell: Cell, rows: IndexArray, seed: int) -> nn.Module:
         """Train a classifier of the cell's architecture."""
-
-        def build() -> nn.Module:
-            return self.build(cell.architecture).to(self._device, **self._layout)
-
+        build = partial(self.make, cell.architecture)
         with repeat_exactly(self._device, has_pooling=self._is_of_images):
             return train_classifier(build, self.pair(rows), seed=seed, settings=self.choose_training(cell))
 

@@ -11,7 +11,7 @@ import torch
 from ruler.core.errors import InputError, RulerError
 from ruler.core.types import IndexArray, Partition
 from ruler.data import TabularSplit
-from ruler.experiment.cell import MeasuredModel, Scores, Workplace
+from ruler.experiment.cell import Engine, MeasuredModel, Workplace
 from ruler.experiment.grid import Cell, Job
 from ruler.experiment.settings import PAPER_FORGET_SEED, PAPER_RATE
 from ruler.experiment.tabular.measure import Forward, Records, load_parts, make_records, measure_models, place_parts
@@ -50,7 +50,7 @@ def choose_unlearning(cell: Cell) -> UnlearningSettings:
     return settings
 
 
-class ProtocolEngine:
+class ProtocolEngine(Engine):
     """Trains model by model on a CPU; trained models come from the cache or from published files.
 
     Args:
@@ -63,7 +63,11 @@ class ProtocolEngine:
         self._store = CheckpointStore(workplace.models)
         self._masks = MaskReplay()
         self._records = cache(lambda *draw: make_records(load_parts(self._dataset), *draw))
-        self._original = cache(self._make_original)
+        self._original = cache(
+            lambda seed, batch_size, source: (
+                self._import(seed) if source == "imported" else self._train(seed, batch_size)
+            )
+        )
         self._measured_original = cache(lambda *key: self._measure(self._original(*key[:3]), self._records(*key[3:])))
         self._measured_oracle = cache(lambda *key: self._measure(self._make_oracle(*key), self._records(*key[3:])))
 
@@ -92,19 +96,12 @@ class ProtocolEngine:
         assert isinstance(model, TabularMLP)  # unlearning works on a copy
         return self._measure(model, records)
 
-    def audit(self, model: MeasuredModel, *, oracle: MeasuredModel, original: MeasuredModel | None = None) -> Scores:
-        """Return nothing: the tabular studies measure and test as the paper does."""
-        return {}
-
     def export(self, cell: Cell, folder: Path) -> None:
         """Write the cell's original and oracle under the authors' file names."""
         key = cell.seed, cell.batch_size, cell.models
         export_published(self._original(*key), folder, cell.dataset, cell.seed)
         oracle = self._make_oracle(*key, *_draw_of(cell))
         export_published(oracle, folder, cell.dataset, cell.seed, cell.forget_fraction)
-
-    def _make_original(self, seed: int, batch_size: int | None, source: str) -> TabularMLP:
-        return self._import(seed) if source == "imported" else self._train(seed, batch_size)
 
     def _make_oracle(
         self, seed: int, batch_size: int | None, source: str, fraction: float, forget_seed: int
@@ -143,7 +140,7 @@ class ProtocolEngine:
         return measure_models([forward], records)[0]
 
 
-class EnsembleEngine:
+class EnsembleEngine(Engine):
     """Trains all originals and oracles of a dataset together, then unlearns all cells of a method together.
 
     Args:
@@ -193,10 +190,6 @@ class EnsembleEngine:
             for done in self._measured_unlearned.keys() & self._unlearned.keys():
                 del self._unlearned[done]
         return _unwrap(self._measured_unlearned.pop(cell))
-
-    def audit(self, model: MeasuredModel, *, oracle: MeasuredModel, original: MeasuredModel | None = None) -> Scores:
-        """Return nothing: the tabular studies measure and test as the paper does."""
-        return {}
 
     def _measure_trained(self, seed: int, left_out: ForgetDraw | None, draw: ForgetDraw) -> MeasuredModel:
         """Measure an original or an oracle on a forget set, and others of its kind with it."""

@@ -2,15 +2,15 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ruler.core.files import write_atomically, writing_atomically
-from ruler.core.progress import show_progress
 from ruler.experiment.compare.settings import CompareSettings, read_settings
 from ruler.experiment.executors import InlineExecutor, LocalExecutor
-from ruler.experiment.run import RESULTS_FILE, Progress, RunSettings, Summary, gather_inputs, run_cells
+from ruler.experiment.run import RESULTS_FILE, RunSettings, Summary, gather_inputs, run_cells, show_run
 from ruler.experiment.store import load_results
 from ruler.paper.compare.page import render_page
 from ruler.paper.compare.table import REPORTS, gather_runs, list_choices, list_missing, summarise, to_csv, to_latex
@@ -182,15 +182,7 @@ def run_comparison(
         language_model=wanted.language_model,
         code=wanted.folder.resolve(),
     )
-    with show_progress("comparing", total=1.0) as advance:
-        done = 0.0
-
-        def show(now: Progress) -> None:
-            nonlocal done
-            if progress:
-                advance(now.share - done)
-                done = now.share
-
+    with show_run() if progress else nullcontext(lambda now: None) as show:
         summary = run_cells(cells, run, on_progress=show)
     runs = gather_runs(load_results(out / RESULTS_FILE), cells, summary.failures)
     runs["report"] = [place if (out / place / "report.html").is_file() else "" for place in runs["report"]]

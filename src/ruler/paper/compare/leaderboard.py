@@ -3,7 +3,6 @@
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -14,7 +13,7 @@ from ruler.core.files import write_atomically
 from ruler.core.optional import load_optional
 from ruler.core.readers.tables import read_table
 from ruler.paper.compare.figures import REFERENCES, VERDICTS, draw_cost, draw_ranks, find_tones
-from ruler.paper.compare.page import render, show_numbers
+from ruler.paper.compare.page import METHOD, render, show_numbers
 from ruler.paper.compare.table import Measure
 from ruler.paper.results import title_of
 from ruler.stats.ranks import LEVEL
@@ -33,19 +32,6 @@ _COLUMNS = {
     "accuracy_gap": Measure("Accuracy beside retraining", "Held-out accuracy, less that of retraining."),
     "cost": Measure("Cost", "Time that the method takes, as a multiple of retraining's."),
 }
-
-
-@dataclass(frozen=True)
-class Compared:
-    """One comparison on the board."""
-
-    name: str
-    link: str
-    dataset: str
-    model: str
-    forget: str
-    n_runs: int
-    retrained: str
 
 
 def make_leaderboard(folders: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str]) -> Path:
@@ -68,10 +54,9 @@ def make_leaderboard(folders: Sequence[str | os.PathLike[str]], out: str | os.Pa
         raise InputError(f"folders must be at least two different ones; got {', '.join(map(str, places)) or 'none'}.")
     runs = [_read_runs(place) for place in places]
     compared = [_describe(one, place, Path(out)) for one, place in zip(runs, places, strict=True)]
-    numbers = _gather(runs, compared)
-    table = _summarise(numbers, len(compared))
+    numbers = _gather(runs, [one["name"] for one in compared])
     write_atomically(Path(out) / NUMBERS, numbers.to_csv(index=False))
-    write_atomically(Path(out) / PAGE, _render(runs, compared, numbers, table))
+    write_atomically(Path(out) / PAGE, _render(runs, compared, numbers, _summarise(numbers, len(compared))))
     return Path(out) / PAGE
 
 
@@ -92,35 +77,35 @@ def _read_runs(folder: Path) -> "pd.DataFrame":
     return runs
 
 
-def _describe(runs: "pd.DataFrame", place: Path, out: Path) -> Compared:
+def _describe(runs: "pd.DataFrame", place: Path, out: Path) -> dict[str, Any]:
+    """One comparison, for the page."""
     first, retrained = runs.iloc[0], runs.loc[runs["method"] == "retrain", "verdict"]
     data, model = title_of(first["dataset"]), title_of(first["model"])
-    return Compared(
-        name=f"{data}, {model}, {first['forget']}",
-        link=quote(Path(os.path.relpath(place / "compare.html", out)).as_posix()),
-        dataset=data,
-        model=model,
-        forget=first["forget"],
-        n_runs=int((runs["title"] == first["title"]).sum()),
-        retrained=f"{(retrained == 'erased').sum()} of {len(retrained)}" if len(retrained) else "not tried",
-    )
+    return {
+        "name": f"{data}, {model}, {first['forget']}",
+        "link": quote(Path(os.path.relpath(place / "compare.html", out)).as_posix()),
+        "dataset": data,
+        "model": model,
+        "forget": first["forget"],
+        "n_runs": int((runs["title"] == first["title"]).sum()),
+        "retrained": f"{(retrained == 'erased').sum()} of {len(retrained)}" if len(retrained) else "not tried",
+    }
 
 
-def _gather(runs: Sequence["pd.DataFrame"], compared: Sequence[Compared]) -> "pd.DataFrame":
+def _gather(runs: Sequence["pd.DataFrame"], names: Sequence[str]) -> "pd.DataFrame":
     """One row per comparison and method: means of its runs, beside retraining's."""
     pandas = load_optional("pandas", "a leaderboard")
     rows: list[dict[str, Any]] = []
-    for table, one in zip(runs, compared, strict=True):
-        reference = table[table["method"] == "retrain"][list(_MEANS)].mean()
+    for table, name in zip(runs, names, strict=True):
+        retrained = table[table["method"] == "retrain"]
         for title, part in table.groupby("title", sort=False):
-            row: dict[str, Any] = {"comparison": one.name, "method": part["method"].iloc[0], "title": str(title)}
-            row |= {"runs": len(part), "erased": float((part["verdict"] == "erased").mean())}
-            row |= {name: float(part[name].mean()) for name in _MEANS}
-            row["left_gap"] = row["left"] - reference["left"]
-            row["accuracy_gap"] = row["held_out_accuracy"] - reference["held_out_accuracy"]
-            rows.append(row)
-    found: pd.DataFrame = pandas.DataFrame(rows)
-    return found
+            means = {key: float(part[key].mean()) for key in _MEANS}
+            gaps = (float(means[key] - retrained[key].mean()) for key in ("left", "held_out_accuracy"))
+            head = {"comparison": name, "method": part["method"].iloc[0], "title": title, "runs": len(part)}
+            erased = {"erased": float((part["verdict"] == "erased").mean())}
+            rows.append(head | erased | means | dict(zip(("left_gap", "accuracy_gap"), gaps, strict=True)))
+    numbers: pd.DataFrame = pandas.DataFrame(rows)
+    return numbers
 
 
 def _summarise(numbers: "pd.DataFrame", n_compared: int) -> "pd.DataFrame":
@@ -135,7 +120,7 @@ def _summarise(numbers: "pd.DataFrame", n_compared: int) -> "pd.DataFrame":
 
 
 def _render(
-    runs: Sequence["pd.DataFrame"], compared: Sequence[Compared], numbers: "pd.DataFrame", table: "pd.DataFrame"
+    runs: Sequence["pd.DataFrame"], compared: Sequence[dict[str, Any]], numbers: "pd.DataFrame", table: "pd.DataFrame"
 ) -> str:
     pandas = load_optional("pandas", "a leaderboard")
     tones = find_tones(pandas.concat([one[["title", "verdict"]] for one in runs], ignore_index=True))
@@ -161,7 +146,7 @@ def _render(
         cost=draw_cost(ranked, tones),
         tones=list(dict.fromkeys(tones.values())),
         ranks=[diagram for diagram in diagrams if diagram is not None],
-        numbers=show_numbers(table, {"title": Measure("Method", "The method and its settings.")}, _COLUMNS),
+        numbers=show_numbers(table, {"title": METHOD}, _COLUMNS),
     )
 
 

@@ -1,19 +1,18 @@
 """Rows of a comparison -> one table of runs, one of methods with intervals, and why numbers are missing."""
 
-import csv
-import io
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ruler.core.optional import load_optional
 from ruler.experiment.compare.settings import GRID, CompareSettings
 from ruler.experiment.grid import Cell
+from ruler.experiment.rows import DECIDING
 from ruler.metrics.peers import PEERS
 from ruler.paper.results import title_of
-from ruler.paper.typeset import escape_latex
+from ruler.paper.typeset import end_row, escape_latex, print_csv
 from ruler.stats.intervals import crossed_interval
 
 if TYPE_CHECKING:
@@ -21,11 +20,9 @@ if TYPE_CHECKING:
 
 FAILED = "failed"
 REPORTS = "reports"
-DECIDING = ("m2", "m4", "norm", "loss")
 
 
-@dataclass(frozen=True)
-class Measure:
+class Measure(NamedTuple):
     """A column of numbers: its title and what it answers."""
 
     title: str
@@ -145,45 +142,38 @@ def summarise(runs: "pd.DataFrame", metrics: Sequence[str]) -> "pd.DataFrame":
 def list_missing(runs: "pd.DataFrame") -> "pd.DataFrame":
     """Why numbers have no value: method, metric, reason, and in how many runs."""
     pandas = load_optional("pandas", "comparing methods")
-    counted: dict[tuple[str, str, str], int] = {}
-    for run in runs.to_dict("records"):
-        for name, reason in json.loads(run["reasons"]).items():
-            key = (run["title"], name, reason)
-            counted[key] = counted.get(key, 0) + 1
+    counted = Counter(
+        (run["title"], name, reason)
+        for run in runs.to_dict("records")
+        for name, reason in json.loads(run["reasons"]).items()
+    )
     for title, n_runs in runs["title"].value_counts(sort=False).items():
         if n_runs == 1:
             counted[str(title), "intervals", _ONE_RUN] = 1
-    rows = [{"title": title, "metric": name, "reason": why, "runs": n} for (title, name, why), n in counted.items()]
+    rows = [[*key, n] for key, n in counted.items()]
     found: pd.DataFrame = pandas.DataFrame(rows, columns=["title", "metric", "reason", "runs"])
     return found
 
 
 def to_csv(table: "pd.DataFrame", missing: "pd.DataFrame") -> str:
     """The table with all digits, and per row why numbers are missing."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow([*table.columns, "missing"])
-    for row in table.to_dict("records"):
-        part = missing[missing["title"] == row["title"]]
-        notes = (f"{one['metric']} ({one['runs']} runs): {one['reason']}" for one in part.to_dict("records"))
-        cells = ("" if isinstance(cell, float) and math.isnan(cell) else cell for cell in row.values())
-        writer.writerow([f"{cell:.10g}" if isinstance(cell, float) else cell for cell in cells] + ["; ".join(notes)])
-    return stream.getvalue()
+    notes = missing["metric"] + " (" + missing["runs"].astype(str) + " runs): " + missing["reason"]
+    reasons = notes.groupby(missing["title"], sort=False).agg("; ".join)
+    return print_csv(table.assign(missing=table["title"].map(reasons)))
 
 
 def to_latex(table: "pd.DataFrame", settings: CompareSettings) -> str:
     """The verdicts, what is left, what is kept and the cost as LaTeX, for the package booktabs."""
-    head = ["Method", "Verdicts", *(OWN[name].title for name in _SHORT)]
     lines = [
         rf"% {settings.seeds} seeds, {settings.draws} forget sets; mean and half the width of the 95\% interval",
         rf"\begin{{tabular}}{{ll{'r' * len(_SHORT)}}}",
         r"\toprule",
-        " & ".join(map(escape_latex, head)) + r" \\",
+        end_row(map(escape_latex, ["Method", "Verdicts", *(OWN[name].title for name in _SHORT)])),
         r"\midrule",
     ]
     for row in table.to_dict("records"):
         numbers = (_set_number(row[name], row[f"{name}_high"]) for name in _SHORT)
-        lines.append(" & ".join([escape_latex(row["title"]), escape_latex(row["verdicts"]), *numbers]) + r" \\")
+        lines.append(end_row([escape_latex(row["title"]), escape_latex(row["verdicts"]), *numbers]))
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
 
 

@@ -1,7 +1,8 @@
 """Results -> the paper's figures: numbers first, ink second."""
 
 import io
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -16,79 +17,47 @@ from ruler.paper.figures import draw
 from ruler.paper.published import load_table
 from ruler.paper.results import main_rows, rank_of, rows_of
 from ruler.paper.tables.diagnostics import list_layers
-from ruler.paper.tables.tabular import MAIN_FRACTION, compute_table_11, gather_five_methods
+from ruler.paper.tables.tabular import MAIN_FRACTION, WITH_ORACLE, compute_table_11, gather_five_methods
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-_STYLE: dict[str, Any] = {
-    "font.size": 8.0,
-    "axes.titlesize": 8.0,
-    "axes.labelsize": 8.0,
-    "xtick.labelsize": 7.0,
-    "ytick.labelsize": 7.0,
-    "legend.fontsize": 7.5,
-    "axes.linewidth": 0.6,
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.unicode_minus": True,
-    "pdf.fonttype": 42,  # real fonts, so that text in the PDF can be searched
-    "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans"],
-}
 _METADATA: dict[str, Any] = {"png": {"Software": None}, "pdf": {"CreationDate": None, "Producer": None}}
-_KEYS = ["panel", "forget_fraction", "dataset", "method", "seed"]
-_DIAGNOSTIC_KEYS = ["panel", "forget_choice", "forget_fraction", "dataset", "method", "seed", "metric"]
+_KEYS = ("forget_fraction", "dataset", "method", "seed")
+_DIAGNOSTIC_KEYS = ("forget_choice", *_KEYS, "study", "architecture")
 _PUBLISHED_KEYS = ("study", "dataset", "architecture", "method", "forget_fraction")
 _SET = ["forget_choice", "forget_fraction"]
 _CONTROLS = ("m4_held_out", "m4_placebo", "m4_placebo_low", "m4_placebo_high")
-_WITH_ORACLE = (*APPROXIMATE_METHODS, "oracle")
 
 
 def gather_figure_1(results: "pd.DataFrame") -> "pd.DataFrame":
     """MIA of methods and oracles (panel a) and M2 of methods (panel b), at 5%."""
-    rows = _at_main_fraction(rows_of(results, "primary", _WITH_ORACLE))
-    return _stack([_points(rows, "mia", "a"), _points(rows[rows["method"] != "oracle"], "m2", "b")])
+    return _stack(_at_main_fraction(results, "mia", "a", WITH_ORACLE), _at_main_fraction(results, "m2", "b"))
 
 
 def gather_figure_3(results: "pd.DataFrame") -> "pd.DataFrame":
     """M4 of five methods, with p of the paired test against Bad Teacher."""
     points = _points(gather_five_methods(results), "m4", "")
-    p_values = {
-        (number.forget_fraction, number.method): number.value
-        for number in compute_table_11(results)
-        if number.column == "m4_p_paired"
-    }
+    tests = (number for number in compute_table_11(results) if number.column == "m4_p_paired")
+    p_values = {(number.forget_fraction, number.method): number.value for number in tests}
     pairs = zip(points["forget_fraction"], points["method"], strict=True)
-    return points.assign(p_against_bad_teacher=[p_values.get(pair, float("nan")) for pair in pairs])
+    return points.assign(p_against_bad_teacher=[p_values.get(pair, math.nan) for pair in pairs])
 
 
 def gather_figure_5(results: "pd.DataFrame") -> "pd.DataFrame":
     """M2 between independent oracles (panel a) and M2 of methods (panel b), at 5%."""
-    pairs, methods = rows_of(results, "oracle-null", ("oracle",)), rows_of(results, "primary")
-    left, right = _at_main_fraction(pairs), _at_main_fraction(methods)
-    return _stack([_points(left, "m2", "a", "other_seed"), _points(right, "m2", "b", "other_seed")])
-
-
-def gather_figure_6(results: "pd.DataFrame") -> "pd.DataFrame":
-    """M3 of every method, dataset and fraction."""
-    return _points(rows_of(results, "primary"), "m3", "")
-
-
-def gather_figure_7(results: "pd.DataFrame") -> "pd.DataFrame":
-    """M4 of every method and of the oracle by dataset, at 5%."""
-    return _points(_at_main_fraction(rows_of(results, "primary", _WITH_ORACLE)), "m4", "")
+    keys = (*_KEYS, "other_seed")
+    pairs = _at_main_fraction(results, "m2", "a", ("oracle",), "oracle-null", keys)
+    return _stack(pairs, _at_main_fraction(results, "m2", "b", keys=keys))
 
 
 def gather_by_fraction(results: "pd.DataFrame", study: str, table: str) -> "pd.DataFrame":
     """M2 (panel a) and M4 (panel b) of a study, the original model in panel b only, with the table's means."""
     rows = main_rows(results, study)
     after, before = rows[~rows["method"].isin(["oracle", "original"])], rows[rows["method"] == "original"]
-    parts = [_diagnostic_points(after, "m2", "a"), _diagnostic_points(after, "m4", "b")]
-    return _add_published(_stack([*parts, _diagnostic_points(before, "m4", "b")]), table)
+    parts = ((after, "m2", "a"), (after, "m4", "b"), (before, "m4", "b"))
+    return _add_published(_stack(*(_points(*part, _DIAGNOSTIC_KEYS) for part in parts)), table)
 
 
 def gather_face_controls(results: "pd.DataFrame") -> "pd.DataFrame":
@@ -98,44 +67,40 @@ def gather_face_controls(results: "pd.DataFrame") -> "pd.DataFrame":
     """
     rows = rows_of(results, "faces", ("original", "oracle"))
     original = rows[rows["method"] == "original"]
-    parts = [_diagnostic_points(rows, "m4", ""), *(_diagnostic_points(original, name, "") for name in _CONTROLS)]
-    points = _add_published(_stack(parts), "14")
+    parts = [_points(original, name, "", _DIAGNOSTIC_KEYS) for name in _CONTROLS]
+    points = _add_published(_stack(_points(rows, "m4", "", _DIAGNOSTIC_KEYS), *parts), "14")
     sizes = rows.groupby(_SET)[["n_groups", "n_forget"]].mean()
-    names = {place: _count_people(*size) for place, size in zip(sizes.index, sizes.to_numpy(), strict=True)}
+    names = {}
+    for place, (n_people, n_images) in zip(sizes.index, sizes.to_numpy(), strict=True):
+        people = "people not counted" if math.isnan(n_people) else f"{n_people:.0f} people"
+        names[place] = f"{'one person' if n_people == 1 else people}, {n_images:.0f} images"
     return points.assign(identities=[names[place] for place in zip(*(points[key] for key in _SET), strict=True)])
 
 
-def _count_people(n_people: float, n_images: float) -> str:
-    people = "people not counted" if n_people != n_people else f"{n_people:.0f} people"
-    return f"{'one person' if n_people == 1 else people}, {n_images:.0f} images"
+def _at_main_fraction(
+    results: "pd.DataFrame",
+    metric: str,
+    panel: str,
+    methods: tuple[str, ...] = APPROXIMATE_METHODS,
+    study: str = "primary",
+    keys: Sequence[str] = _KEYS,
+) -> "pd.DataFrame":
+    rows = rows_of(results, study, methods)
+    return _points(rows[rows["forget_fraction"] == MAIN_FRACTION], metric, panel, keys)
 
 
-def _at_main_fraction(rows: "pd.DataFrame") -> "pd.DataFrame":
-    return rows[rows["forget_fraction"] == MAIN_FRACTION]
-
-
-def _points(rows: "pd.DataFrame", metric: str, panel: str, *more: str) -> "pd.DataFrame":
-    points = rows[rows[metric].notna()].assign(panel=panel, metric=metric)
-    points = points.rename(columns={metric: "value"})[[*_KEYS, *more, "metric", "value"]]
-    return _sort(points, "forget_fraction", "dataset", "method", "seed", *more).reset_index(drop=True)
-
-
-def _diagnostic_points(rows: "pd.DataFrame", metric: str, panel: str) -> "pd.DataFrame":
-    points = rows[rows[metric].notna()].assign(panel=panel, metric=metric, value=lambda part: part[metric])
-    points = _sort(points, "forget_choice", "forget_fraction", "method", "seed")
-    return points[["study", *_DIAGNOSTIC_KEYS, "architecture", "value"]]
-
-
-def _sort(points: "pd.DataFrame", *keys: str) -> "pd.DataFrame":
-    """Points in the paper's order of these keys."""
+def _points(rows: "pd.DataFrame", metric: str, panel: str, keys: Sequence[str] = _KEYS) -> "pd.DataFrame":
+    """One point per run that has the metric, in the paper's order of these keys."""
 
     def rank(column: "pd.Series[Any]") -> "pd.Series[Any]":
         return column.map(lambda value: rank_of(str(column.name), value))
 
-    return points.sort_values(list(keys), key=rank, kind="stable")
+    points = rows[rows[metric].notna()].assign(panel=panel, metric=metric, value=lambda part: part[metric])
+    points = points.sort_values(list(keys), key=rank, kind="stable", ignore_index=True)
+    return points[["panel", *keys, "metric", "value"]]
 
 
-def _stack(parts: "list[pd.DataFrame]") -> "pd.DataFrame":
+def _stack(*parts: "pd.DataFrame") -> "pd.DataFrame":
     import pandas as pd
 
     filled = [part for part in parts if len(part)]
@@ -144,14 +109,13 @@ def _stack(parts: "list[pd.DataFrame]") -> "pd.DataFrame":
 
 def _add_published(points: "pd.DataFrame", table: str) -> "pd.DataFrame":
     """The published mean beside each point of the paper's conditions; NaN elsewhere."""
-    known = {
-        (record["column"], *(record[key] for key in _PUBLISHED_KEYS)): record["paper"]
-        for record in load_table(table).to_dict("records")
-    }
+    published = load_table(table)
+    places = zip(published["column"], *(published[key] for key in _PUBLISHED_KEYS), strict=True)
+    known = dict(zip(places, published["paper"], strict=True))
     places = zip(points["metric"] + "_mean", *(points[key] for key in _PUBLISHED_KEYS), strict=True)
-    points = points.assign(paper=[known.get(place, float("nan")) for place in places])
+    points = points.assign(paper=[known.get(place, math.nan) for place in places])
     points["paper"] = points["paper"].where(points["forget_choice"] == "random")
-    return points[[*_DIAGNOSTIC_KEYS, "value", "paper"]]
+    return points.drop(columns=["study", "architecture"])
 
 
 @dataclass(frozen=True)
@@ -169,8 +133,8 @@ FIGURES: Registry[PaperFigure] = Registry(
         "3": PaperFigure(gather_figure_3, draw.draw_figure_3),
         "4": PaperFigure(partial(gather_by_fraction, study="clinical", table="text"), draw.draw_by_fraction),
         "5": PaperFigure(gather_figure_5, draw.draw_figure_5),
-        "6": PaperFigure(gather_figure_6, draw.draw_figure_6),
-        "7": PaperFigure(gather_figure_7, draw.draw_figure_7),
+        "6": PaperFigure(lambda results: _points(rows_of(results, "primary"), "m3", ""), draw.draw_figure_6),
+        "7": PaperFigure(partial(_at_main_fraction, metric="m4", panel="", methods=WITH_ORACLE), draw.draw_figure_7),
         "8": PaperFigure(partial(gather_by_fraction, study="faces", table="14"), draw.draw_by_fraction),
         "language_layers": PaperFigure(list_layers, draw.draw_language_layers),
         "face_controls": PaperFigure(gather_face_controls, draw.draw_face_controls),
@@ -178,13 +142,12 @@ FIGURES: Registry[PaperFigure] = Registry(
 )
 
 
-def write_figures(results: "pd.DataFrame", folder: Path) -> list[Path]:
+def write_figures(results: "pd.DataFrame", folder: Path) -> None:
     """Draw every figure that the checked results allow, as PNG and PDF, with its numbers as CSV beside it.
 
     Raises:
         MissingPackageError: matplotlib is not installed.
     """
-    written = []
     for number, figure in FIGURES.items():
         points = figure.gather(results)
         if points.empty:
@@ -198,15 +161,14 @@ def write_figures(results: "pd.DataFrame", folder: Path) -> list[Path]:
             contents |= {extension: render(drawn, extension) for extension in _METADATA}
         for extension, content in contents.items():
             write_atomically(stem.with_suffix(f".{extension}"), content)
-            written.append(stem.with_suffix(f".{extension}"))
-    return written
 
 
 @contextmanager
 def paper_style() -> Iterator[None]:
     """The look of all figures, for as long as the block lasts; the caller's settings stay as they are."""
     matplotlib = load_optional("matplotlib", "drawing figures")
-    with matplotlib.rc_context({**matplotlib.rcParamsDefault, **_STYLE, "backend": "agg"}):
+    style = matplotlib.rc_params_from_file(Path(__file__).with_name("paper.mplstyle"), use_default_template=False)
+    with matplotlib.rc_context({**matplotlib.rcParamsDefault, **style, "backend": "agg"}):
         yield
 
 

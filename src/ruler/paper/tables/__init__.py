@@ -3,23 +3,21 @@
 import math
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ruler.core.registry import Registry
 from ruler.paper.results import rank_condition, title_of
 from ruler.paper.tables import diagnostics, tabular
 from ruler.paper.tables.numbers import Number, as_frame, identify
-from ruler.paper.tables.text import compute_text_numbers
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-@dataclass(frozen=True)
-class Printed:
+class Printed(NamedTuple):
     """Text of a table, and the marks that each format writes in its own way."""
 
     text: str
@@ -38,7 +36,7 @@ def print_value(style: str, value: float, out_of: float = math.nan) -> Printed:
     """
     if style == "p":
         stars = sum(value < level for level in (0.05, 0.01, 0.001))
-        return Printed("<0.001" if value < 0.001 else f"{value:.3f}", stars=stars)
+        return Printed("<0.001" if value < 0.001 else f"{value:.3f}", stars)
     if style == "membership":
         return Printed(f"{value:.3f}", is_bold=round(abs(value - 0.5), 9) >= 0.05)
     if style == "count":
@@ -48,8 +46,7 @@ def print_value(style: str, value: float, out_of: float = math.nan) -> Printed:
     return Printed(f"{value:{style}}")
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(NamedTuple):
     """One printed column: a line of ``layouts.toml``, whose top says what its parts are."""
 
     group: str
@@ -57,7 +54,7 @@ class Column:
     column: str
     style: str
     spread: str = ""
-    keys: Mapping[str, Any] = field(default_factory=dict)
+    keys: Mapping[str, Any] = {}
 
     @property
     def title(self) -> str:
@@ -88,101 +85,62 @@ class PaperTable:
         """What it shows, in one line."""
         return self.caption.partition(". ")[0].rstrip(".")
 
-
-def read_tables(computes: Mapping[str, Compute]) -> dict[str, PaperTable]:
-    """Tables by name, set as ``layouts.toml`` says."""
-    with files("ruler.paper").joinpath("layouts.toml").open("rb") as stream:
-        layouts = tomllib.load(stream)
-    tables = {}
-    for name, compute in computes.items():
-        layout = layouts[name]
-        columns = tuple(Column(*entries) for entries in layout.get("columns", ()))
-        tables[name] = PaperTable(
-            compute, layout["caption"], tuple(layout.get("rows", ())), columns, layout.get("name", "")
-        )
-    return tables
+    @property
+    def headers(self) -> list[str]:
+        """Headings of the keys that make a row."""
+        return [_HEADERS[key] for key in self.rows]
 
 
-TABLES: Registry[PaperTable] = Registry(
-    "table",
-    read_tables(
-        {
-            "1": tabular.compute_table_1,
-            "3": tabular.compute_table_3,
-            "4": tabular.compute_table_4,
-            "5": tabular.compute_table_5,
-            "6": tabular.compute_table_6,
-            "7": partial(tabular.compute_learning_rates, part=1),
-            "8": partial(tabular.compute_learning_rates, part=2),
-            "9": tabular.compute_table_9,
-            "10": tabular.compute_table_10,
-            "11": tabular.compute_table_11,
-            "12": partial(diagnostics.compute_conditions, table="12", study="large-tabular"),
-            "13": partial(diagnostics.compute_conditions, table="13", study="images"),
-            "14": partial(diagnostics.compute_conditions, table="14", study="faces"),
-            "methods": tabular.compute_method_comparisons,
-            "clinical": partial(diagnostics.compute_conditions, table="text", study="clinical"),
-            "face_controls": diagnostics.compute_face_controls,
-            "clinical_leak": diagnostics.compute_clinical_leak,
-            "language_models": diagnostics.compute_language,
-            "text": compute_text_numbers,
-        }
-    ),
-)
+_COMPUTE: dict[str, Compute] = {
+    "1": tabular.TABLE_1,
+    "3": tabular.TABLE_3,
+    "4": tabular.TABLE_4,
+    "5": tabular.compute_table_5,
+    "6": tabular.TABLE_6,
+    "7": partial(tabular.compute_learning_rates, part=1),
+    "8": partial(tabular.compute_learning_rates, part=2),
+    "9": tabular.compute_table_9,
+    "10": tabular.compute_table_10,
+    "11": tabular.compute_table_11,
+    "12": partial(diagnostics.compute_conditions, table="12", study="large-tabular"),
+    "13": partial(diagnostics.compute_conditions, table="13", study="images"),
+    "14": partial(diagnostics.compute_conditions, table="14", study="faces"),
+    "methods": tabular.compute_method_comparisons,
+    "clinical": partial(diagnostics.compute_conditions, table="text", study="clinical"),
+    "face_controls": diagnostics.compute_face_controls,
+    "clinical_leak": diagnostics.compute_clinical_leak,
+    "language_models": diagnostics.compute_language,
+    "text": lambda results: tabular.compute_text(results) + diagnostics.compute_text(results),
+}
+
+
+def _read_table(name: str, layout: Mapping[str, Any]) -> PaperTable:
+    columns = tuple(Column(*entries) for entries in layout.get("columns", ()))
+    rows, title = tuple(layout.get("rows", ())), layout.get("name", "")
+    return PaperTable(_COMPUTE[name], layout["caption"], rows, columns, title)
+
+
+_LAYOUTS = tomllib.loads(files("ruler.paper").joinpath("layouts.toml").read_text(encoding="utf-8"))
+TABLES: Registry[PaperTable] = Registry("table", {name: _read_table(name, _LAYOUTS[name]) for name in _COMPUTE})
 
 
 def compute_numbers(results: "pd.DataFrame") -> "dict[str, pd.DataFrame]":
-    """Which numbers do these results give for each table?
-
-    Args:
-        results: Checked results, one row per finished cell.
-
-    Returns:
-        For each table a tidy frame, one row per number: ``table``, ``column``, ``value``, ``n``, ``n_paper``,
-        ``note``, ``out_of`` and the keys of the published numbers. Empty where its study was not run.
-
-    Example:
-        >>> import pandas
-        >>> from ruler.paper.results import REQUIRED, check_results
-        >>> numbers = compute_numbers(check_results(pandas.DataFrame(columns=REQUIRED)))
-        >>> len(numbers), numbers["1"].empty
-        (19, True)
-    """
-    frames = {}
-    for name, table in TABLES.items():
-        frames[name] = as_frame(table.compute(results))
-        frames[name].insert(0, "table", name)
+    """For each table a tidy frame of the numbers that checked results give, empty where its study was not run."""
+    frames = {name: as_frame(table.compute(results)) for name, table in TABLES.items()}
+    for name, frame in frames.items():
+        frame.insert(0, "table", name)
     return frames
 
 
-@dataclass(frozen=True)
-class PrintedRow:
+class PrintedRow(NamedTuple):
     """A row ready to be typeset: labels, cells, unrounded numbers by name, least number of runs, reasons for gaps."""
 
     keys: tuple[Any, ...]
-    labels: tuple[str, ...]
-    cells: tuple[Printed, ...]
+    labels: list[str]
+    cells: list[Printed]
     numbers: Mapping[str, float]
     runs: str
-    notes: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class PrintedTable:
-    """A table ready to be typeset."""
-
-    table: PaperTable
-    rows: tuple[PrintedRow, ...]
-
-    @property
-    def headers(self) -> tuple[str, ...]:
-        """Headings of the row labels."""
-        return tuple(_HEADERS[key] for key in self.table.rows)
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Every reason for a missing number, once."""
-        return tuple(dict.fromkeys(note for row in self.rows for note in row.notes))
+    notes: list[str]
 
 
 _HEADERS = {
@@ -194,51 +152,40 @@ _HEADERS = {
     "forget_fraction": "Forget fraction",
 }
 # Keys that tell the numbers of a table apart, and what stands for "no such key".
-_MATCHED: dict[str, Any] = {**dict.fromkeys((*list(_HEADERS)[:-1], "baseline"), ""), "forget_fraction": None}
-_MATCHED |= {"learning_rate": None}
+_MATCHED = {**dict.fromkeys((*_HEADERS, "baseline"), ""), "forget_fraction": None, "learning_rate": None}
 
 
-def arrange(numbers: "pd.DataFrame", table: PaperTable) -> PrintedTable:
+def arrange(numbers: "pd.DataFrame", table: PaperTable) -> list[PrintedRow]:
     """Numbers in the rows and columns of the table; what is not there stays an empty cell."""
     found = {identify(record, ("column", *_MATCHED)): record for record in numbers.to_dict("records")}
     rows = {tuple(record[key] for key in table.rows) for record in found.values()}
     places = sorted((dict(zip(table.rows, values, strict=True)) for values in rows), key=rank_condition)
-    return PrintedTable(table, tuple(_set_row(found, table, place) for place in places))
+    return [_set_row(found, table, place) for place in places]
 
 
 def _set_row(found: Mapping[Any, Any], table: PaperTable, place: Mapping[str, Any]) -> PrintedRow:
     cells, numbers, present = [], {}, []
     for column in table.columns:
-        keys = {**_MATCHED, **place, **column.keys}
-        record, spread = (
-            found.get((name, *(keys[key] for key in _MATCHED))) for name in (column.column, column.spread)
-        )
-        cells.append(_set_cell(column.style, record, spread))
-        present += [record] if record else []
+        keys = [{**_MATCHED, **place, **column.keys}[key] for key in _MATCHED]
         telling = [str(value) for key, value in column.keys.items() if key != "other_method"]
+        record, spread = (found.get((name, *keys)) for name in (column.column, column.spread))
         for name, one in ((column.column, record), (column.spread, spread)):
             if name:
                 numbers["_".join([name, *telling])] = one["value"] if one else math.nan
-    return PrintedRow(
-        keys=tuple(place.values()),
-        labels=tuple(_label(key, place) for key in place),
-        cells=tuple(cells),
-        numbers=numbers,
-        runs=str(min((record["n"] for record in present), default="")),
-        notes=tuple(record["note"] for record in present if math.isnan(record["value"]) and record["note"]),
-    )
+        cells.append(_set_cell(column.style, record, spread))
+        present += [record] if record else []
+    runs = str(min((record["n"] for record in present), default=""))
+    notes = [record["note"] for record in present if math.isnan(record["value"]) and record["note"]]
+    return PrintedRow(tuple(place.values()), [_label(key, place) for key in place], cells, numbers, runs, notes)
 
 
 def _set_cell(style: str, record: Any, spread: Any) -> Printed:
-    if record is None:
-        return Printed("")
-    if math.isnan(record["value"]):
-        return Printed("n/a")
+    if record is None or math.isnan(record["value"]):
+        return Printed("n/a" if record else "")
     cell = print_value(style, record["value"], record["out_of"])
     if spread is None or math.isnan(spread["value"]):
         return cell
-    tail = print_value(style, spread["value"]).text.lstrip("+")
-    return Printed(f"{cell.text} ± {tail}", cell.stars, cell.is_bold)
+    return cell._replace(text=f"{cell.text} ± {print_value(style, spread['value']).text.lstrip('+')}")
 
 
 def _label(key: str, place: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ from ruler.data import DATASETS, TabularSet
 from ruler.experiment.settings import LANGUAGE_METHODS
 from ruler.paper.published import load_table
 from ruler.paper.results import CONDITION, LEAKING_SET, N_SEEDS, is_of_full_size, main_rows, rows_of, split_by
-from ruler.paper.tables.numbers import NO_SPREAD, NOT_MEASURED, Number, summarise
+from ruler.paper.tables.numbers import NO_SPREAD, NOT_MEASURED, Number, state, summarise
 from ruler.stats.intervals import Interval, combine_p_values, difference_interval, mean_interval
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _TRAIN_SHARE = 0.8
 _BOTH = ("original", "oracle")
+_MEAN_SD = ("mean", "sd")
 
 STUDY = "tofu"
 KEPT_SHARE = 0.95
@@ -31,31 +32,26 @@ _VERDICTS = ("erased", "residual", "displaced", "damaged", "inconclusive")
 def compute_conditions(results: "pd.DataFrame", table: str, study: str) -> list[Number]:
     """M4, M2 and accuracy of each condition of a study, N = 5, with the published number beside ours."""
     published = load_table(table)
-    quoted = published[published["study"] == study].groupby(list(CONDITION))
+    quoted = dict(list(published[published["study"] == study].groupby(list(CONDITION))))
     found = []
     for keys, runs in split_by(main_rows(results, study), *CONDITION):
         shared: dict[str, Any] = {"n_paper": N_SEEDS, "study": study, **keys}
-        numbers = summarise(runs, "m4", ["mean", "sd"], **shared) + summarise(runs, "m2", ["mean", "sd"], **shared)
-        for metric in ("m4_held_out", "test_accuracy", "n_forget"):
-            numbers += summarise(runs, metric, ["mean"], **shared)
+        numbers = summarise(runs, ("m4", "m2"), _MEAN_SD, **shared)
+        numbers += summarise(runs, ("m4_held_out", "test_accuracy", "n_forget"), ("mean",), **shared)
         found += _annotate(numbers, runs)
-        place = tuple(keys.values())
-        if place in quoted.groups:
-            part = quoted.get_group(place)
-            for column, value in zip(part["column"], part["paper"], strict=True):
-                found.append(Number(column=f"{column}_paper", value=value, n=len(runs), **shared))
+        if (part := quoted.get(tuple(keys.values()))) is not None:
+            values = dict(zip(part["column"] + "_paper", part["paper"], strict=True))
+            found += state(values, n=len(runs), **shared)
     return found
 
 
-def compute_diagnostic_text(results: "pd.DataFrame") -> list[Number]:
+def compute_text(results: "pd.DataFrame") -> list[Number]:
     """The means and ranges that section 5.5 states."""
     found = []
     shared: dict[str, Any] = {"n_paper": N_SEEDS, "source": "section 5.5"}
     for study, metrics in (("large-tabular", ["m4"]), ("faces", ["m4"]), ("clinical", ["m2", "m4"])):
         for keys, runs in split_by(main_rows(results, study), *CONDITION):
-            for metric in metrics:
-                numbers = summarise(runs, metric, ["mean", "sd"], study=study, **shared, **keys)
-                found += _annotate(numbers, runs)
+            found += _annotate(summarise(runs, metrics, _MEAN_SD, study=study, **shared, **keys), runs)
     for keys, runs in split_by(main_rows(results, "images"), "architecture", "forget_fraction", "method"):
         found += _find_range(runs, ["dataset"], n_means=3, study="images", **keys)
     faces = main_rows(results, "faces")
@@ -71,25 +67,15 @@ def _find_range(runs: "pd.DataFrame", over: list[str], *, n_means: int, **keys: 
     groups = runs.dropna(subset=["m4"]).groupby(over)["m4"].agg(["mean", "std", "size"])
     if groups.empty:
         return []
-    shared: dict[str, Any] = {"n": int(groups["size"].sum()), "n_paper": N_SEEDS * n_means, "source": "section 5.5"}
-    shared |= {"is_comparable": is_of_full_size(runs), **keys}
-    found = []
+    values = {}
     for name, place in (("lowest", groups["mean"].argmin()), ("highest", groups["mean"].argmax())):
-        mean, sd, _ = groups.iloc[int(place)]
-        found.append(Number(column=f"m4_{name}", value=float(mean), **shared))
-        note = NO_SPREAD if math.isnan(sd) else ""
-        found.append(Number(column=f"m4_{name}_sd", value=float(sd), note=note, **shared))
-    return found
+        values[f"m4_{name}"], values[f"m4_{name}_sd"], _ = map(float, groups.iloc[int(place)])
+    keys |= {"n": int(groups["size"].sum()), "n_paper": N_SEEDS * n_means, "source": "section 5.5"}
+    return state(values, NO_SPREAD, is_comparable=is_of_full_size(runs), **keys)
 
 
 def tell_size(dataset: str, runs: "pd.DataFrame") -> str:
-    """How the rows of a dataset differ in number from the paper's; empty where they do not.
-
-    Example:
-        >>> import pandas
-        >>> tell_size("higgs", pandas.DataFrame({"n_forget": [2049.0], "forget_fraction": [0.05]}))
-        'about 51,200 rows, not 100,000'
-    """
+    """How the rows of a dataset differ in number from the paper's; empty where they do not."""
     entry = DATASETS.get(dataset)
     expected = entry.paper_rows if isinstance(entry, TabularSet) else 0
     if not expected or runs.empty:
@@ -110,19 +96,23 @@ def compute_face_controls(results: "pd.DataFrame") -> list[Number]:
     same number of images in the forget role, and the permutation test asks how extreme the forgotten ones are among
     them. p-values of seeds are combined by a rule that holds whatever their dependence.
     """
-    rows = rows_of(results, "faces", _BOTH)
     found = []
-    for keys, runs in split_by(rows, "dataset", "architecture", "forget_choice", "forget_fraction"):
-        original, oracle = (runs[runs["method"] == method] for method in _BOTH)
+    by = ("dataset", "architecture", "forget_choice", "forget_fraction")
+    for keys, runs in split_by(rows_of(results, "faces", _BOTH), *by):
         shared: dict[str, Any] = {"n_paper": N_SEEDS, "study": "faces", **keys}
-        found += summarise(original, "m4", ["mean", "sd"], name="m4_original", **shared)
-        found += summarise(oracle, "m4", ["mean", "sd"], name="m4_oracle", **shared)
+        of_model = {method: runs[runs["method"] == method] for method in _BOTH}
+        original = of_model["original"]
+        means = ("n_groups", "n_forget", "m4_placebo", "m4_placebo_low", "m4_placebo_high")
+        found += summarise(original, ("m4_held_out",), _MEAN_SD, **shared)
+        found += summarise(original, means, ("mean",), **shared)
         found += _state_interval("m4_difference", pair_models(runs), **shared)
-        found += summarise(original, "m4_held_out", ["mean", "sd"], **shared)
-        for column in ("n_groups", "n_forget", "m4_placebo", "m4_placebo_low", "m4_placebo_high"):
-            found += summarise(original, column, ["mean"], **shared)
         found += _state_published(original, keys, n=len(original), **shared)
-        found += _state_p_values(original, "m4_original_p", **shared) + _state_p_values(oracle, "m4_oracle_p", **shared)
+        for method, part in of_model.items():
+            found += summarise(part, ("m4",), _MEAN_SD, name=f"m4_{method}", **shared)
+            known = part["m4_placebo_p"].dropna()
+            ends = {f"m4_{method}_p_{end}": float(known.agg(end)) for end in ("median", "min", "max")}
+            ends[f"m4_{method}_p_combined"] = combine_p_values(known.to_numpy())
+            found += state(ends, NOT_MEASURED, n=len(known), **shared)
     return found
 
 
@@ -135,34 +125,23 @@ def compute_clinical_leak(results: "pd.DataFrame") -> list[Number]:
     for keys, runs in split_by(rows, "architecture", "forget_fraction", "method"):
         shared: dict[str, Any] = {"n_paper": N_SEEDS, "study": "clinical", **keys}
         is_leaking = runs["dataset"] == LEAKING_SET
-        found += summarise(runs[~is_leaking], "m4", ["mean", "sd"], name="m4_distinct", **shared)
-        found += summarise(runs[is_leaking], "m4", ["mean", "sd"], name="m4_rows", **shared)
-        leak = difference_interval(runs.loc[is_leaking, "m4"], runs.loc[~is_leaking, "m4"])
-        found += _state_interval("m4_leak", leak, **shared)
+        distinct, by_row = runs[~is_leaking], runs[is_leaking]
+        found += summarise(distinct, ("m4",), _MEAN_SD, name="m4_distinct", **shared)
+        found += summarise(by_row, ("m4",), _MEAN_SD, name="m4_rows", **shared)
+        found += _state_interval("m4_leak", difference_interval(by_row["m4"], distinct["m4"]), **shared)
     return found
 
 
 def pair_models(runs: "pd.DataFrame") -> Interval:
-    """M4 of the original minus M4 of the oracle of the same seed and forget set, over seeds.
-
-    Example:
-        >>> import pandas
-        >>> runs = pandas.DataFrame({"seed": [0, 0], "forget_seed": [9, 9], "m4": [0.75, 0.5]})
-        >>> pair_models(runs.assign(method=["original", "oracle"])).value
-        0.25
-    """
+    """M4 of the original minus M4 of the oracle of the same seed and forget set, over seeds."""
     table = runs[runs["method"].isin(_BOTH)].pivot_table(index=["seed", "forget_seed"], columns="method", values="m4")
     both = table.reindex(columns=list(_BOTH))
     return mean_interval((both["original"] - both["oracle"]).to_numpy())
 
 
 def _state_interval(column: str, interval: Interval, **shared: Any) -> list[Number]:
-    note = NO_SPREAD if interval.n else NOT_MEASURED
-    ends = {"": interval.value, "_low": interval.low, "_high": interval.high}
-    return [
-        Number(column=f"{column}{end}", value=value, n=interval.n, note=note if math.isnan(value) else "", **shared)
-        for end, value in ends.items()
-    ]
+    ends = {column: interval.value, f"{column}_low": interval.low, f"{column}_high": interval.high}
+    return state(ends, NO_SPREAD if interval.n else NOT_MEASURED, n=interval.n, **shared)
 
 
 def _state_published(original: "pd.DataFrame", keys: Mapping[str, Any], **shared: Any) -> list[Number]:
@@ -175,52 +154,20 @@ def _state_published(original: "pd.DataFrame", keys: Mapping[str, Any], **shared
         return []
     paper = float(table.loc[is_chosen, "paper"].iloc[0])
     low, high = (float(original[f"m4_placebo_{end}"].mean()) for end in ("low", "high"))
-    is_known = not (math.isnan(low) or math.isnan(high))
-    holds, note = (float(low <= paper <= high), "") if is_known else (math.nan, NOT_MEASURED)
-    return [
-        Number(column="m4_original_mean_paper", value=paper, **shared),
-        Number(column="m4_placebo_holds_paper", value=holds, note=note, **shared),
-    ]
-
-
-def _state_p_values(runs: "pd.DataFrame", name: str, **shared: Any) -> list[Number]:
-    known = runs["m4_placebo_p"].dropna()
-    note = "" if len(known) else NOT_MEASURED
-    values = {
-        "median": float(known.median()),
-        "min": float(known.min()),
-        "max": float(known.max()),
-        "combined": combine_p_values(known.to_numpy()),
-    }
-    return [
-        Number(column=f"{name}_{end}", value=value, n=len(known), note=note, **shared) for end, value in values.items()
-    ]
+    holds = math.nan if math.isnan(low + high) else float(low <= paper <= high)
+    return state({"m4_original_mean_paper": paper, "m4_placebo_holds_paper": holds}, NOT_MEASURED, **shared)
 
 
 def compute_language(results: "pd.DataFrame") -> list[Number]:
     """Effects, verdicts and peers' metrics of each method, at its chosen rate, by dataset and forget fraction."""
     found = []
     for keys, runs in split_by(choose_rates(results), "dataset", "forget_fraction", "method"):
-        shared: dict[str, Any] = {
-            "n_paper": N_SEEDS,
-            "study": STUDY,
-            "is_comparable": is_of_full_size(runs),
-            **keys,
-        }
-        for metric in ("learning_rate", *_OURS, *_PEERS):
-            found += summarise(runs, metric, ["mean", "sd"], **shared)
+        keys |= {"n_paper": N_SEEDS, "study": STUDY, "is_comparable": is_of_full_size(runs)}
+        found += summarise(runs, ("learning_rate", *_OURS, *_PEERS), _MEAN_SD, **keys)
         judged = runs["verdict"].dropna()
-        found += [
-            Number(
-                column=f"n_{verdict}",
-                value=float((judged == verdict).sum()),
-                n=len(judged),
-                out_of=len(judged),
-                **shared,
-            )
-            for verdict in _VERDICTS
-            if len(judged)
-        ]
+        if n := len(judged):
+            counts = {f"n_{verdict}": float((judged == verdict).sum()) for verdict in _VERDICTS}
+            found += state(counts, n=n, out_of=n, **keys)
     return found
 
 
@@ -229,17 +176,6 @@ def choose_rates(results: "pd.DataFrame") -> "pd.DataFrame":
 
     That is the largest rate at which the mean retain accuracy is at least 95% of the original's; the smallest rate
     where there is none.
-
-    Example:
-        >>> import pandas
-        >>> rows = {"study": "tofu", "dataset": "tofu", "forget_fraction": 0.1, "peers": None}
-        >>> frame = pandas.DataFrame([
-        ...     {**rows, "method": "original", "learning_rate": None, "retain_accuracy": 0.8},
-        ...     {**rows, "method": "npo", "learning_rate": 1e-5, "retain_accuracy": 0.79},
-        ...     {**rows, "method": "npo", "learning_rate": 5e-5, "retain_accuracy": 0.5},
-        ... ])
-        >>> choose_rates(frame)["learning_rate"].tolist()
-        [nan, 1e-05]
     """
     import pandas as pd
 

@@ -2,13 +2,11 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
-from ruler.core.types import FloatArray
 from ruler.paper.published import NUMBER_KEYS, TEXT_KEYS
 from ruler.paper.results import split_by
 from ruler.stats import fit_random_intercept, signed_rank, signed_rank_of_means
@@ -23,26 +21,15 @@ _NULLS = {"m4": 0.5, "mia": 0.5}  # of all other metrics 0
 
 @dataclass(frozen=True, kw_only=True)
 class Number:
-    """One number of a table, under the keys and the column name of the published one.
+    """One number of a table, under the column and the keys of the published one; keys that a table lacks stay empty."""
 
-    Args:
-        column: Metric and statistic, e.g. ``m2_mean``.
-        value: NaN where it could not be computed.
-        n: Runs behind it.
-        n_paper: Runs behind the paper's number; with fewer, the two are not the same quantity.
-        note: Why the value is NaN, or how to read it.
-        out_of: Total of a count; NaN otherwise.
-        is_comparable: Whether its runs are of the paper's size; a smoke run's number is shown, never judged.
-        study, dataset, ...: Keys to join with, empty where a table has no such key.
-    """
-
-    column: str
-    value: float
-    n: int
-    n_paper: int
-    note: str = ""
-    out_of: float = math.nan
-    is_comparable: bool = True
+    column: str  # metric and statistic, e.g. m2_mean
+    value: float  # NaN where it could not be computed
+    n: int  # runs behind it
+    n_paper: int  # runs behind the paper's number; with fewer, the two are not the same quantity
+    note: str = ""  # why the value is NaN, or how to read it
+    out_of: float = math.nan  # total of a count
+    is_comparable: bool = True  # a smoke run's number is shown, never judged
     study: str = ""
     dataset: str = ""
     architecture: str = ""
@@ -56,72 +43,63 @@ class Number:
 
 
 def identify(record: Mapping[Any, Any], keys: Iterable[str] = ("table", "column", *KEYS)) -> tuple[Any, ...]:
-    """What tells a number from all others: its table, column and keys, NaN as None.
-
-    Example:
-        >>> identify({"table": "1", "column": "m2_mean", **dict.fromkeys(KEYS, float("nan"))})[:3]
-        ('1', 'm2_mean', None)
-    """
+    """What tells a number from all others: its table, column and keys, NaN as None."""
     return tuple(None if record[key] != record[key] else record[key] for key in keys)
 
 
 def as_frame(numbers: Iterable[Number]) -> "pd.DataFrame":
-    """Numbers as a tidy frame, one row each.
-
-    Example:
-        >>> as_frame([Number(column="m4_mean", value=0.5, n=10, n_paper=10)]).value.tolist()
-        [0.5]
-    """
+    """Numbers as a tidy frame, one row each."""
     import pandas as pd
 
-    columns = [field.name for field in fields(Number)]
-    return pd.DataFrame([[getattr(number, name) for name in columns] for number in numbers], columns=columns)
+    return pd.DataFrame([vars(number) for number in numbers], columns=list(Number.__dataclass_fields__))
+
+
+def state(values: Mapping[str, float], note: str = "", **keys: Any) -> list[Number]:
+    """Numbers by their columns, the note beside those that are NaN."""
+    return [
+        Number(column=column, value=value, note=note if math.isnan(value) else "", **keys)
+        for column, value in values.items()
+    ]
 
 
 def summarise(
-    rows: "pd.DataFrame", metric: str, statistics: Iterable[str], *, n_paper: int, name: str = "", **keys: Any
+    rows: "pd.DataFrame",
+    metrics: Iterable[str],
+    statistics: Iterable[str],
+    by: Iterable[str] = (),
+    *,
+    name: str = "",
+    **keys: Any,
 ) -> list[Number]:
-    """Summary numbers of one metric over runs.
+    """Summary numbers of metrics over runs, for each combination of the keys ``by``.
 
     Args:
         rows: Results, one row per run; runs where the metric is NaN do not count.
-        metric: Column to summarise.
-        statistics: Of ``mean``, ``sd``, ``p_mixed``, ``icc``, ``p_wilcoxon``, ``rank_biserial``,
-            ``p_wilcoxon_datasets``, ``rank_biserial_datasets``.
-        n_paper: Runs behind the paper's numbers.
-        name: What the columns start with; the metric's name when not given.
-        keys: Keys of the numbers.
+        metrics: Columns to summarise.
+        statistics: Names that ``_compute`` knows.
+        name: What the column starts with; the metric's name when not given.
+        keys: ``n_paper`` and keys of the numbers.
 
     Example:
         >>> import pandas
         >>> rows = pandas.DataFrame({"dataset": ["a", "b"], "m4": [0.5, 0.7]})
-        >>> [(found.column, round(found.value, 3)) for found in summarise(rows, "m4", ["mean", "sd"], n_paper=2)]
+        >>> [(found.column, round(found.value, 3)) for found in summarise(rows, ["m4"], ["mean", "sd"], n_paper=2)]
         [('m4_mean', 0.6), ('m4_sd', 0.141)]
     """
-    values = rows[metric].to_numpy(dtype=np.float64, na_value=np.nan)  # columns, for a frame of them takes far longer
-    is_measured = ~np.isnan(values)
-    values, datasets = values[is_measured], rows["dataset"].to_numpy(dtype=str)[is_measured]
     found = []
-    for statistic in statistics:
-        value, note = _compute(statistic, values, datasets, _NULLS.get(metric, 0.0))
-        column = f"{name or metric}_{statistic}"
-        found.append(Number(column=column, value=value, n=len(values), n_paper=n_paper, note=note, **keys))
+    for place, runs in split_by(rows, *by):
+        for metric in metrics:
+            values = runs[metric].to_numpy(dtype=np.float64, na_value=np.nan)  # far faster than a frame of columns
+            is_measured = ~np.isnan(values)
+            values, datasets = values[is_measured], runs["dataset"].to_numpy(dtype=str)[is_measured]
+            for statistic in statistics:
+                value, note = _compute(statistic, values, datasets, _NULLS.get(metric, 0.0))
+                column = f"{name or metric}_{statistic}"
+                found.append(Number(column=column, value=value, n=len(values), note=note, **keys, **place))
     return found
 
 
-def summarise_each(
-    rows: "pd.DataFrame", by: Iterable[str], metrics: Iterable[str], statistics: Iterable[str], **keys: Any
-) -> list[Number]:
-    """``summarise`` for each combination of the keys ``by`` and each metric."""
-    return [
-        number
-        for place, runs in split_by(rows, *by)
-        for metric in metrics
-        for number in summarise(runs, metric, statistics, **keys, **place)
-    ]
-
-
-def _compute(statistic: str, values: FloatArray, datasets: npt.NDArray[Any], null: float) -> tuple[float, str]:
+def _compute(statistic: str, values: Any, datasets: Any, null: float) -> tuple[float, str]:
     """A statistic, and the reason where it is NaN."""
     if len(values) == 0:
         return math.nan, NOT_MEASURED

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ruler.paper.comparison import (
+from ruler.paper.agreement import (
     COLUMNS,
     Tolerance,
     compare_numbers,

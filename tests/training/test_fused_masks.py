@@ -6,7 +6,7 @@ import transformers.models.llama.modeling_llama as llama
 from torch.nn import functional
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
-from ruler.training.causal_masks import skipped_masks
+from ruler.training.fused import skipped_masks
 
 TOKENS = torch.tensor([[1, 2, 3, 4], [5, 6, 7, 8]])
 

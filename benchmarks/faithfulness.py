@@ -2,8 +2,8 @@
 
 `python -m benchmarks faithfulness --out DIR --device cuda [--seconds 540]` trains models of TOFU one after another and
 measures all metrics on each; the same command resumes. Several processes share the work with `--share 0/3`, `1/3` and
-`2/3`, once `--parts references` has trained what all of them compare with. `--parts references clean` counts false
-alarms alone: 20 models that never saw the authors.
+`2/3`, once `--parts references` has trained what all of them compare with. `--parts references verdicts` counts false
+alarms alone, on the oracles and 15 more models that never saw the authors.
 
 The design was fixed before the first run. Faithfulness: 60 models, 30 with the knowledge and 30 without, half of each
 hard. A hard model with the knowledge was trained on paraphrased answers, a hard one without it on wrong answers to the

@@ -16,6 +16,7 @@ from benchmarks.measure import read_rows
 from benchmarks.meta_tables import put_between
 from ruler.core.files import write_atomically
 from ruler.core.text import markdown_table
+from ruler.paper.results import title_of
 from ruler.stats.auc import auc_interval, measure_effect
 
 _OURS = {
@@ -55,6 +56,7 @@ _UP = {
 """Metrics between 0 and 1, turned so that they rise with knowledge, as the formulas of robustness want them."""
 _USEFUL = 0.8  # share of the oracle's retain accuracy, under which a model does not count
 _LAYERS = ("layers", "toward_original")
+_VERDICT_HEAD = ("models", "number", "verdict with one oracle", "verdict with five (oracles: with the four others)")
 _KINDS = {
     "true": "their true answers",
     "paraphrased": "their answers in other words",
@@ -116,16 +118,30 @@ def tabulate_trust(models: pd.DataFrame) -> list[str]:
 
 def tabulate_verdicts(models: pd.DataFrame) -> list[str]:
     """What the audit said of models of each kind, with one oracle and with five."""
-    pool = models[models["part"].isin(["pool", "verdicts"])]
-    kinds = {f"trained on {title}": pool[pool["forget"] == kind] for kind, title in _KINDS.items()}
-    references = models[models["part"] == "references"]
-    kinds["the oracles, each against the others"] = references[references["name"] != "original"]
+    return markdown_table(_VERDICT_HEAD, _list_verdicts(models))
+
+
+def tabulate_sets(models: pd.DataFrame) -> list[str]:
+    """The same for each dataset and forget fraction."""
     rows = [
+        (f"{title_of(str(data))}, {float(str(fraction)):.0%}", *row)
+        for (data, fraction), part in models.groupby(["data", "fraction"])
+        for row in _list_verdicts(part)
+    ]
+    return markdown_table(("forgotten", *_VERDICT_HEAD), rows)
+
+
+def _list_verdicts(models: pd.DataFrame) -> list[tuple[str, ...]]:
+    pool = models[models["part"].isin(["pool", "verdicts"])]
+    references = models[models["part"] == "references"]
+    is_original = references["name"] == "original"
+    kinds = {"the original": references[is_original], "the oracles, each against the others": references[~is_original]}
+    kinds |= {f"trained on {title}": pool[pool["forget"] == kind] for kind, title in _KINDS.items()}
+    return [
         (title, str(len(part)), *(_count(part[name]) for name in ("verdict_by_one", "verdict")))
         for title, part in kinds.items()
         if len(part)
     ]
-    return markdown_table(("models", "number", "verdict with one oracle", "verdict with five (or four)"), rows)
 
 
 def _count(verdicts: pd.Series) -> str:
@@ -140,7 +156,7 @@ def tabulate_attacks(models: pd.DataFrame) -> list[str]:
         rate = f"{row['rate']:g}" if row["rate"] else ""
         rows.append(
             (
-                row["method"],
+                title_of(row["method"]),
                 rate,
                 str(row["run"]),
                 row["attack"],
@@ -155,14 +171,16 @@ def tabulate_attacks(models: pd.DataFrame) -> list[str]:
 
 def tabulate_robustness(models: pd.DataFrame) -> list[str]:
     """By how much each metric changes under attacks on models that keep their use, against the oracle of their run."""
-    rows = []
+    rows, sizes = [], [0, 0]
     for column, turn in _UP.items():
         shares = list_robustness(models, column, turn)
-        means = [np.mean([share[name] for share in shares if name in share]) for name in ("relearned", "kept", "back")]
-        both = 2 / (1 / means[0] + 1 / means[1]) if min(means[:2]) > 0 else 0.0
-        rows.append(((_OURS | _PEERS)[column], *(f"{value:.2f}" for value in (*means, both))))
-    head = ("metric", "relearning", "four bits, after / before", "harmonic mean of both", "four bits, before / after")
-    return markdown_table(head, [(*row[:3], row[4], row[3]) for row in rows])
+        values = [[share[name] for share in shares if name in share] for name in ("relearned", "kept", "back")]
+        relearned, kept, back = (np.mean(one) for one in values)
+        both = 2 / (1 / relearned + 1 / kept) if min(relearned, kept) > 0 else 0.0
+        rows.append(((_OURS | _PEERS)[column], *(f"{value:.2f}" for value in (relearned, kept, both, back))))
+        sizes = [len(values[0]), len(values[1])]
+    asked = (f"R, relearning ({sizes[0]} models)", f"Q, four bits ({sizes[1]} models)", "harmonic mean of R and Q")
+    return markdown_table(("metric", *asked, "four bits, before / after"), rows)
 
 
 def list_robustness(
@@ -170,7 +188,8 @@ def list_robustness(
 ) -> list[dict[str, float]]:
     """R and Q of the field's meta-evaluation for each attacked model, and Q the other way round.
 
-    R is the metric's rise by relearning in the oracle over that in the model, at most 1; 1 where it does not rise.
+    R is the metric's rise by relearning in the oracle over that in the model, at most 1. Beyond the published formula,
+    it is 1 where the metric does not rise in the model, and else at least 0.
     """
     shares = []
     for _, run in models[models["part"] == "attacks"].groupby("run"):
@@ -209,15 +228,13 @@ def _divide(one: float, other: float) -> float:
 def list_tables(path: Path) -> dict[str, list[str]]:
     """The tables of docs/tofu.md by name."""
     models, audited = pd.read_csv(path), pd.read_csv(path.with_name("verdicts.csv"))
-    tables = {
+    return {
         "trust": tabulate_trust(models),
         "verdicts": tabulate_verdicts(models),
+        "verdicts_now": tabulate_sets(audited),
         "attacks": tabulate_attacks(models),
         "robustness": tabulate_robustness(models),
     }
-    for (data, fraction), part in audited.groupby(["data", "fraction"]):
-        tables[f"verdicts_{data}_{100 * float(str(fraction)):.0f}"] = tabulate_verdicts(part)
-    return tables
 
 
 def main() -> None:

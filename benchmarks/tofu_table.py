@@ -31,12 +31,12 @@ _SCORES += ["m4_placebo_p", "damage_similarity", "damage_skill"]
 COLUMNS = [*_CELL, *_SCORES, "verdict", *_CONTRASTS, "seen", "model", "layers", "peers"]
 _REFERENCES = ("oracle", "original")
 _SHOWN = {
-    "loss_effect": ("loss", ".3f"),
-    "m2_effect": ("M2", ".3f"),
-    "m4_effect": ("M4", ".3f"),
+    "loss_effect": ("loss AUC", ".3f"),
+    "m2_effect": ("M2 AUC", ".3f"),
+    "m4_effect": ("M4 AUC", ".3f"),
     "uds": ("UDS", ".3f"),
     "truth_ratio": ("truth ratio", ".3g"),
-    "extraction_strength": ("extraction", ".3f"),
+    "extraction_strength": ("extraction strength", ".3f"),
     "min_k": ("Min-K", ".2f"),
     "logit_lens": ("logit lens", ".2f"),
     "cka": ("CKA", ".3f"),

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from benchmarks.faithfulness import list_planned
-from benchmarks.faithfulness_table import add_rows, flatten, list_robustness, list_tables, tabulate_verdicts, tell_apart
+from benchmarks.faithfulness_table import add_rows, flatten, list_robustness, list_tables, tabulate_sets, tell_apart
 
 ROOT = Path(__file__).parents[2]
 MODELS = ROOT / "docs" / "bench" / "faithfulness.csv"
@@ -84,10 +84,15 @@ def test_robustness_compares_with_the_oracle_of_the_same_run():
     ]
 
 
-def test_models_that_were_only_audited_have_a_table_of_their_own(tmp_path):
-    oracle = {"part": "references", "name": "oracle-0", "verdict": "erased", "verdict_by_one": "inconclusive"}
-    clean = {"part": "verdicts", "name": "none-0", "forget": "none", "verdict": "erased", "verdict_by_one": "erased"}
-    assert tabulate_verdicts(pd.DataFrame([oracle, clean]))[2:] == [
-        "| trained on nothing of theirs | 1 | 1 erased | 1 erased |",
-        "| the oracles, each against the others | 1 | 1 inconclusive | 1 erased |",
+def test_verdicts_are_counted_by_set_and_kind():
+    shared = {"data": "lume", "fraction": 0.1, "verdict": "inconclusive", "verdict_by_one": "erased"}
+    oracle = {"part": "references", "name": "oracle-0"} | shared
+    original = {"part": "references", "name": "original"} | shared | {"verdict_by_one": "residual"}
+    clean = {"part": "verdicts", "name": "none-0", "forget": "none"} | shared
+    other = clean | {"data": "tofu", "fraction": 0.01, "verdict": "erased"}
+    assert tabulate_sets(pd.DataFrame([oracle, clean, original, other]))[2:] == [
+        "| LUME, 10% | the original | 1 | 1 residual | 1 inconclusive |",
+        "| LUME, 10% | the oracles, each against the others | 1 | 1 erased | 1 inconclusive |",
+        "| LUME, 10% | trained on nothing of theirs | 1 | 1 erased | 1 inconclusive |",
+        "| TOFU, 1% | trained on nothing of theirs | 1 | 1 erased | 1 erased |",
     ]

@@ -76,5 +76,5 @@ def test_blocks_that_round_otherwise_are_noticed(what, monkeypatch):
 
 def test_torch_multiplies_alone_where_onednn_is_not_there_or_slower(monkeypatch):
     assert list_libraries(6, 128) == [TORCH]
-    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
+    monkeypatch.setattr(products, "has_onednn", lambda: False)
     assert list_libraries(128, 128) == [TORCH]

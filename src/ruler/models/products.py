@@ -40,7 +40,13 @@ def _add_up(total: torch.Tensor | None, gradient: torch.Tensor, rows: torch.Tens
     return gradient.t() @ rows if total is None else total.addmm_(gradient.t(), rows)
 
 
-def _multiply(rows: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+@cache
+def has_onednn() -> bool:
+    """Whether torch was built with oneDNN."""
+    return hasattr(torch.ops.mkldnn, "_linear_pointwise") and bool(torch.backends.mkldnn.is_available())  # type: ignore[no-untyped-call]
+
+
+def multiply(rows: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
     """Compute ``rows @ weight.T + bias`` with oneDNN."""
     found: torch.Tensor = torch.ops.mkldnn._linear_pointwise.default(rows, weight, bias, "none", [], "")
     return found
@@ -49,14 +55,14 @@ def _multiply(rows: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | Non
 def _add_up_parts(total: torch.Tensor | None, gradient: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
     """Sum like MKL: part by part."""
     for outer, inner in zip(torch.split(gradient, _MKL_TERMS), torch.split(rows, _MKL_TERMS), strict=True):
-        part = _multiply(outer.t(), inner.t())
+        part = multiply(outer.t(), inner.t())
         total = part if total is None else total.add_(part)
     assert total is not None  # there are rows
     return total
 
 
 TORCH = Products(lambda rows, weight, bias: torch.addmm(bias, rows, weight.t()), torch.mm, _add_up)
-ONEDNN = Products(_multiply, lambda gradient, weight: _multiply(gradient, weight.t()), _add_up_parts)
+ONEDNN = Products(multiply, lambda gradient, weight: multiply(gradient, weight.t()), _add_up_parts)
 
 
 def sum_parts(block: torch.Tensor) -> torch.Tensor:
@@ -79,8 +85,7 @@ def join_sums(parts: Sequence[torch.Tensor]) -> torch.Tensor:
 
 def list_libraries(n_inputs: int, n_outputs: int) -> list[Products]:
     """What can multiply in a layer here, the quickest first; oneDNN takes long to begin with a small product."""
-    is_here = hasattr(torch.ops.mkldnn, "_linear_pointwise") and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
-    return [ONEDNN, TORCH] if is_here and min(n_inputs, n_outputs) >= _FEWEST_UNITS else [TORCH]
+    return [ONEDNN, TORCH] if min(n_inputs, n_outputs) >= _FEWEST_UNITS and has_onednn() else [TORCH]
 
 
 def choose_products(n_rows: int, widths: tuple[int, ...]) -> tuple[int, tuple[Products, ...]]:

@@ -6,7 +6,8 @@ import torch
 from torch.nn import functional
 
 from ruler.training.ensemble import MLPShape, StackedMLP
-from ruler.training.ensemble.gradient import DropoutStream, Pass, add_gradient, mix_, split_passes
+from ruler.training.ensemble.dropout import DropoutStream, mix_
+from ruler.training.ensemble.gradient import Pass, add_gradient, split_passes
 
 CPU = torch.device("cpu")
 

@@ -1,7 +1,8 @@
-"""From data to tables on all cores: `ruler reproduce`, and the plain protocol with torch's own threads.
+"""From data to tables on some cores: `ruler reproduce`, and the plain protocol with torch's own threads.
 
-The plain pipeline runs one model after the other in one process, whose products use all cores; RULER runs a process per
-core. Both measure the same models by the same scores (`benchmarks.protocol`), in turns.
+The plain pipeline runs one model after the other in one process with a thread per core; RULER runs a process per core.
+Both measure the same models by the same scores (`benchmarks.protocol`), in turns. On more than one core processor
+seconds hold what threads spend on waiting for each other, and on a busy machine the clock does.
 """
 
 import csv
@@ -34,6 +35,7 @@ class PipelineTiming:
     """A study of two datasets and four seeds with one of RULER's engines, beside the plain pipeline.
 
     Args:
+        cores: Threads of the plain pipeline, and processes of RULER.
         plain_s, ruler_s: On the clock, the median of all turns.
         speedup, lowest, highest: Ratio of these medians, and of the clocks within a turn.
         plain_cpu_s, ruler_cpu_s, cpu_speedup: Processor seconds of all processes and threads, and their ratio.
@@ -41,6 +43,7 @@ class PipelineTiming:
 
     study: str
     engine: str
+    cores: int
     plain_s: float
     ruler_s: float
     speedup: float
@@ -51,21 +54,21 @@ class PipelineTiming:
     cpu_speedup: float
 
 
-def save_pipelines(n_turns: int, path: Path | None) -> None:
+def save_pipelines(n_turns: int, n_cores: int, path: Path | None) -> None:
     """Time all pipelines by turns, print the numbers and write them to a file."""
     for name in DATASETS:
         load_tabular(name)  # fetched before the clock starts
     turns: list[dict[str, tuple[float, float]]] = []
     for _ in range(n_turns):
-        turns.append({name: _measure(name) for name in ("plain", *ENGINES)})
+        turns.append({name: _measure(name, n_cores) for name in ("plain", *ENGINES)})
         print(json.dumps(turns[-1]), flush=True)
-        timings = [asdict(_summarise(engine, turns)) for engine in ENGINES]
+        timings = [asdict(_summarise(engine, n_cores, turns)) for engine in ENGINES]
         if path:
             numbers = {"machine": describe_machine(), "pipelines": timings}
             write_atomically(path, json.dumps(numbers, indent=2) + "\n")
 
 
-def _summarise(engine: str, turns: Sequence[dict[str, tuple[float, float]]]) -> PipelineTiming:
+def _summarise(engine: str, n_cores: int, turns: Sequence[dict[str, tuple[float, float]]]) -> PipelineTiming:
     plain_s, plain_cpu_s, ruler_s, ruler_cpu_s = (
         statistics.median(turn[name][i] for turn in turns) for name in ("plain", engine) for i in range(2)
     )
@@ -73,13 +76,13 @@ def _summarise(engine: str, turns: Sequence[dict[str, tuple[float, float]]]) -> 
     study = f"{' and '.join(DATASETS)}, {N_SEEDS} seeds"
     clocks: dict[str, Any] = {"speedup": plain_s / ruler_s, "lowest": min(ratios), "highest": max(ratios)}
     cpu = plain_cpu_s, ruler_cpu_s, plain_cpu_s / ruler_cpu_s
-    return PipelineTiming(study, engine, plain_s, ruler_s, **clocks, **dict(zip(_CPU, cpu, strict=True)))
+    return PipelineTiming(study, engine, n_cores, plain_s, ruler_s, **clocks, **dict(zip(_CPU, cpu, strict=True)))
 
 
 _CPU = "plain_cpu_s", "ruler_cpu_s", "cpu_speedup"
 
 
-def _measure(name: str) -> tuple[float, float]:
+def _measure(name: str, n_cores: int) -> tuple[float, float]:
     """Seconds on the clock, and of the processors, of a pipeline with nothing in its cache."""
     with TemporaryDirectory() as folder:
         if name == "plain":
@@ -87,13 +90,15 @@ def _measure(name: str) -> tuple[float, float]:
         else:
             chosen = [word for dataset in DATASETS for word in ("--datasets", dataset)]
             words = ["-m", "ruler", "reproduce", "primary", *chosen, "--seeds", str(N_SEEDS), "--engine", name]
-            words += ["--out", str(Path(folder) / "out")]
-        limits = "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"
-        own = {key: value for key, value in os.environ.items() if key not in limits}
+            words += ["--jobs", str(n_cores), "--out", str(Path(folder) / "out")]
+        threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(n_cores))
         started_s = time.perf_counter()
         with (Path(folder) / "said").open("w+b") as said:
             process = subprocess.Popen(
-                [sys.executable, *words], env=own | {"RULER_CACHE": folder}, stdout=said, stderr=subprocess.STDOUT
+                [sys.executable, *words],
+                env=os.environ | threads | {"RULER_CACHE": folder},
+                stdout=said,
+                stderr=subprocess.STDOUT,
             )
             _, status, usage = os.wait4(process.pid, 0)
             process.returncode = os.waitstatus_to_exitcode(status)

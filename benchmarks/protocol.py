@@ -3,7 +3,7 @@
 The plain form is what the paper describes in the fewest lines of torch and NumPy, with all scores of every model. It
 trains no model twice, asks a teacher once and reads every model once; similarities are products of whole matrices in
 float32. Each form runs in processes of its own, on one thread, by turns; `benchmarks.pipelines` times whole studies on
-all cores.
+several cores.
 """
 
 import argparse
@@ -270,13 +270,14 @@ def main() -> None:
     parser.add_argument("--datasets", nargs="+", default=["breast_cancer", "phoneme", "magic"])
     parser.add_argument("--turns", type=int, default=_N_TURNS)
     parser.add_argument("--json", type=Path, help="write all numbers to this file")
-    parser.add_argument("--whole", action="store_true", help="whole studies on all cores, see benchmarks.pipelines")
+    parser.add_argument("--whole", action="store_true", help="whole studies, see benchmarks.pipelines")
+    parser.add_argument("--cores", type=int, default=2, help="of whole studies")
     parser.add_argument("--form", choices=FORMS, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.whole:
         from benchmarks.pipelines import save_pipelines
 
-        save_pipelines(chosen.turns, chosen.json)
+        save_pipelines(chosen.turns, chosen.cores, chosen.json)
         return
     if chosen.form == "plain":
         for seed in range(_N_SEEDS):

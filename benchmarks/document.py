@@ -91,6 +91,15 @@ the same steps, with the same weights to the last bit; `ensemble` draws other dr
 processes of its own, by turns: seconds are processor time, which other work on the same cores disturbs less than the
 clock, ratios are of medians with the range over turns, and memory is the peak of one process.
 """
+_PIPELINES = """## The paper's protocol from data to tables
+
+`ruler reproduce primary` on two datasets and four seeds, from its first import to its last table and figure, with no
+model in the cache. "Plain" computes the same scores of the same models, and ends with a table of means: one model after
+the other in one process, each trained once and read once, a teacher asked once, and similarities as products of whole
+matrices in float32. On several cores it has as many threads, and RULER as many processes. All ran by turns
+(`python -m benchmarks protocol --whole --cores N`); ratios are of medians, that of the clock with its range over turns.
+Processor time, which other work on the same cores disturbs less than the clock, is that of all processes and threads.
+"""
 _STUDIES = """## Whole studies
 
 `ruler reproduce STUDY` as a user runs it, from its first import to its last table, with no model in the cache: in one
@@ -165,6 +174,17 @@ PROTOCOL: Columns = {
     "plain MB": "{plain_mb:.0f}",
     "RULER MB": "{ruler_mb:.0f}",
 }
+_OF_PIPELINES: Columns = {
+    "study": "{study}",
+    "engine": "{engine}",
+    "cores": "{cores}",
+    "plain processor s": "{plain_cpu_s:.1f}",
+    "RULER processor s": "{ruler_cpu_s:.1f}",
+    "less by": "{cpu_speedup:.2f}x",
+    "plain on the clock s": "{plain_s:.0f}",
+    "RULER on the clock s": "{ruler_s:.0f}",
+    "RULER is faster by": "{speedup:.2f}x ({lowest:.2f} to {highest:.2f})",
+}
 _OF_KINDS: Columns = {
     "data": "{kind}",
     "rows": "{n_rows:,}",
@@ -216,6 +236,7 @@ _SECTIONS: dict[str, tuple[str, Columns]] = {
     "search": (_SEARCH, SEARCH),
     "search on cuda": (_CUDA, _ON_CUDA),
     "protocol": (_PROTOCOL, PROTOCOL),
+    "pipelines": (_PIPELINES, _OF_PIPELINES),
     "kinds": (_KINDS, _OF_KINDS),
     "cuda_kinds": (_CUDA_KINDS, _OF_CUDA_KINDS),
     "audits": (_AUDITS, _OF_AUDITS),

@@ -21,6 +21,7 @@ from typing import Any
 
 from benchmarks.measure import describe_machine
 from benchmarks.protocol import PlainRow, run_plainly
+from benchmarks.studies import fresh_cache
 from ruler.core.errors import RulerError
 from ruler.core.files import write_atomically
 from ruler.data import load_tabular
@@ -84,7 +85,7 @@ _CPU = "plain_cpu_s", "ruler_cpu_s", "cpu_speedup"
 
 def _measure(name: str, n_cores: int) -> tuple[float, float]:
     """Seconds on the clock, and of the processors, of a pipeline with nothing in its cache."""
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory() as folder, fresh_cache() as cache:
         if name == "plain":
             words = ["-c", "import sys; from benchmarks import pipelines; pipelines.run_whole(sys.argv[1])", folder]
         else:
@@ -96,7 +97,7 @@ def _measure(name: str, n_cores: int) -> tuple[float, float]:
         with (Path(folder) / "said").open("w+b") as said:
             process = subprocess.Popen(
                 [sys.executable, *words],
-                env=os.environ | threads | {"RULER_CACHE": folder},
+                env=os.environ | threads | {"RULER_CACHE": str(cache)},
                 stdout=said,
                 stderr=subprocess.STDOUT,
             )

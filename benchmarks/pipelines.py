@@ -8,6 +8,7 @@ seconds hold what threads spend on waiting for each other, and on a busy machine
 import csv
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -96,7 +97,7 @@ def _measure(name: str, n_cores: int) -> tuple[float, float]:
         started_s = time.perf_counter()
         with (Path(folder) / "said").open("w+b") as said:
             process = subprocess.Popen(
-                [sys.executable, *words],
+                [*_pin(n_cores), sys.executable, *words],
                 env=os.environ | threads | {"RULER_CACHE": str(cache)},
                 stdout=said,
                 stderr=subprocess.STDOUT,
@@ -108,6 +109,14 @@ def _measure(name: str, n_cores: int) -> tuple[float, float]:
             if process.returncode:
                 raise RulerError(f"{name} must end well to be timed; it said: {said.read()[-500:].decode()}")
     return elapsed_s, usage.ru_utime + usage.ru_stime
+
+
+def _pin(n_cores: int) -> list[str]:
+    """Words that keep a command on so many cores, where the system has them; RULER gives its processes all cores."""
+    if shutil.which("taskset") is None:
+        return []
+    cores = sorted(os.sched_getaffinity(0))[:n_cores]
+    return ["taskset", "--cpu-list", ",".join(map(str, cores))]
 
 
 def run_whole(folder: str) -> None:

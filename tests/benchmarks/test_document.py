@@ -44,8 +44,8 @@ def test_the_page_holds_every_measured_number(tmp_path):
             "embedding": [{"work": "some texts", "rival": "loop", "rival_s": 9.0, "ruler_s": 4.0, "apart": 2e-6}],
         },
     ]
-    write_document(benches, tmp_path / "page.md")
-    page = (tmp_path / "page.md").read_text()
+    write_document(benches, tmp_path)
+    page = (tmp_path / "performance.md").read_text()
     assert "| diffuse | 20,000 | 128 | ruler | 0.25 | 1.00x | 73 | 2.04 |" in page
     assert "| 1,000,000 | 128 | ruler | 0.36 | 361 | 0.46 | 1.12x | 1.00x | 3062 |" in page
     assert "| 1,000,000 | 128 | ruler, first pass | 0.32 | 402 | 0.52 |  | 0.89x | 800 |" in page
@@ -66,5 +66,6 @@ def test_the_page_holds_every_measured_number(tmp_path):
 def test_the_page_in_the_docs_is_that_of_the_recorded_numbers(tmp_path):
     docs = Path(__file__).parents[2] / "docs"
     benches = [json.loads(path.read_text()) for path in sorted((docs / "bench").glob("*.json"))]
-    write_document(benches, tmp_path / "page.md")
-    assert (docs / "performance.md").read_text() == (tmp_path / "page.md").read_text()
+    write_document(benches, tmp_path)
+    for page in ("performance.md", "precision.md"):
+        assert (docs / page).read_text() == (tmp_path / page).read_text()

@@ -1,8 +1,8 @@
 """From data to tables on some cores: `ruler reproduce`, and the plain protocol with torch's own threads.
 
 The plain pipeline runs one model after the other in one process with a thread per core; RULER runs a process per core.
-Both measure the same models by the same scores (`benchmarks.protocol`), in turns. Threads sleep while they wait for each
-other (OMP_WAIT_POLICY): by default they compute in vain, for minutes where other work takes a core from one of them.
+Both measure the same models by the same scores (`benchmarks.protocol`), in turns. Threads sleep while they wait
+(OMP_WAIT_POLICY): by default they compute in vain, for minutes where other work takes a core from one of them.
 """
 
 import csv

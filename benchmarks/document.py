@@ -98,9 +98,10 @@ _PIPELINES = """## The paper's protocol from data to tables
 `ruler reproduce primary` on two datasets and four seeds, from its first import to its last table and figure, with no
 model in the cache. "Plain" computes the same scores of the same models, and ends with a table of means: one model after
 the other in one process, each trained once and read once, a teacher asked once, and similarities as products of whole
-matrices in float32. On several cores it has as many threads, and RULER as many processes. All ran by turns
-(`python -m benchmarks protocol --whole --cores N`); ratios are of medians, that of the clock with its range over turns.
-Processor time, which other work on the same cores disturbs less than the clock, is that of all processes and threads.
+matrices in float32. On several cores it has as many threads, which sleep while they wait, and RULER as many processes.
+All ran by turns (`python -m benchmarks protocol --whole --cores N`); ratios are of medians, that of the clock with its
+range over turns. Other work ran on the same cores, which disturbs the clock more than the processor time of all
+processes and threads.
 """
 _STUDIES = """## Whole studies
 

@@ -1,8 +1,8 @@
 """From data to tables on some cores: `ruler reproduce`, and the plain protocol with torch's own threads.
 
 The plain pipeline runs one model after the other in one process with a thread per core; RULER runs a process per core.
-Both measure the same models by the same scores (`benchmarks.protocol`), in turns. On more than one core processor
-seconds hold what threads spend on waiting for each other, and on a busy machine the clock does.
+Both measure the same models by the same scores (`benchmarks.protocol`), in turns. Threads sleep while they wait
+(OMP_WAIT_POLICY): by default they compute in vain, for minutes where other work takes a core from one of them.
 """
 
 import csv
@@ -94,6 +94,7 @@ def _measure(name: str, n_cores: int) -> tuple[float, float]:
             words = ["-m", "ruler", "reproduce", "primary", *chosen, "--seeds", str(N_SEEDS), "--engine", name]
             words += ["--jobs", str(n_cores), "--out", str(Path(folder) / "out")]
         threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(n_cores))
+        threads["OMP_WAIT_POLICY"] = "passive"
         started_s = time.perf_counter()
         with (Path(folder) / "said").open("w+b") as said:
             process = subprocess.Popen(

@@ -1,8 +1,8 @@
-"""`python -m benchmarks document docs/bench/*.json --out docs/performance.md`: the page of measured speeds."""
+"""`python -m benchmarks document docs/bench/*.json --out docs`: the pages of measured speeds and of precisions."""
 
 import argparse
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,9 @@ _TITLE = """# Performance
 
 `make bench ARGS="--json FILE"` measures, and `python -m benchmarks document docs/bench/*.json` writes this page:
 measure again rather than edit it. All engines of one table ran in one go on one machine, each in its own process.
-Compare ratios, not seconds across machines.
+Compare ratios, not seconds across machines. What bfloat16 changes is on [a page of its own](precision.md).
+"""
+_SHORT = """## In short
 """
 _SEARCH = """## Exact nearest neighbours
 
@@ -91,6 +93,16 @@ the same steps, with the same weights to the last bit; `ensemble` draws other dr
 processes of its own, by turns: seconds are processor time, which other work on the same cores disturbs less than the
 clock, ratios are of medians with the range over turns, and memory is the peak of one process.
 """
+_PIPELINES = """## The paper's protocol from data to tables
+
+`ruler reproduce primary` on two datasets and four seeds, from its first import to its last table and figure, with no
+model in the cache. "Plain" computes the same scores of the same models, and ends with a table of means: one model after
+the other in one process, each trained once and read once, a teacher asked once, and similarities as products of whole
+matrices in float32. On several cores it has as many threads, which sleep while they wait, and RULER as many processes.
+All ran by turns (`python -m benchmarks protocol --whole --cores N`); ratios are of medians, that of the clock with its
+range over turns. Other work ran on the same cores, which disturbs the clock more than the processor time of all
+processes and threads.
+"""
 _STUDIES = """## Whole studies
 
 `ruler reproduce STUDY` as a user runs it, from its first import to its last table, with no model in the cache: in one
@@ -102,7 +114,7 @@ Time and peak memory of an audit of retain records in shards, with as many held-
 process. The memory includes mapped pages of the shards. The rows are identities within classes, as an embedding of
 faces has them.
 """
-_PRECISION = """## Mixed precision
+_PRECISION = """# Mixed precision
 
 Cells of the diagnostic studies were trained and unlearned twice: by `python -m benchmarks precision` in turns or, where
 verdicts are given, as studies of their own that were compared afterwards (`--results`). Seeds, records, batches
@@ -165,6 +177,17 @@ PROTOCOL: Columns = {
     "plain MB": "{plain_mb:.0f}",
     "RULER MB": "{ruler_mb:.0f}",
 }
+_OF_PIPELINES: Columns = {
+    "study": "{study}",
+    "engine": "{engine}",
+    "cores": "{cores}",
+    "plain processor s": "{plain_cpu_s:.1f}",
+    "RULER processor s": "{ruler_cpu_s:.1f}",
+    "less by": "{cpu_speedup:.2f}x",
+    "plain on the clock s": "{plain_s:.0f}",
+    "RULER on the clock s": "{ruler_s:.0f}",
+    "RULER is faster by": "{speedup:.2f}x ({lowest:.2f} to {highest:.2f})",
+}
 _OF_KINDS: Columns = {
     "data": "{kind}",
     "rows": "{n_rows:,}",
@@ -216,6 +239,7 @@ _SECTIONS: dict[str, tuple[str, Columns]] = {
     "search": (_SEARCH, SEARCH),
     "search on cuda": (_CUDA, _ON_CUDA),
     "protocol": (_PROTOCOL, PROTOCOL),
+    "pipelines": (_PIPELINES, _OF_PIPELINES),
     "kinds": (_KINDS, _OF_KINDS),
     "cuda_kinds": (_CUDA_KINDS, _OF_CUDA_KINDS),
     "audits": (_AUDITS, _OF_AUDITS),
@@ -227,26 +251,75 @@ _SECTIONS: dict[str, tuple[str, Columns]] = {
 """Key of the numbers -> text and table, in the order of the page."""
 
 
-def write_document(benches: Sequence[Row], path: Path) -> None:
-    """Write the page from the numbers of one or more machines."""
-    parts = [_TITLE]
+def write_document(benches: Sequence[Row], folder: Path) -> None:
+    """Write performance.md and precision.md from the numbers of one or more machines."""
     precisions = [bench for bench in benches if bench.get("precision")]
+    parts = []
     for bench in (bench for bench in benches if bench not in precisions):
-        searches = bench.get("search", ())
-        numbers = dict(bench) | {"search": [row for row in searches if "CUDA" not in row["kind"]]}
-        numbers["search on cuda"] = [row for row in searches if "CUDA" in row["kind"]]
-        audits = bench.get("audits", ())
-        numbers["audits"] = [row for row in audits if row.get("device", "cpu") == "cpu"]
-        numbers["audits on cuda"] = [row for row in audits if row not in numbers["audits"]]
-        if len(studies := bench.get("studies", ())) > 1:
-            whole = {name: sum(row[name] for row in studies) for name in ("n_cells", "elapsed_s")}
-            numbers["studies"] = [*studies, {"study": "together", "device": ""} | whole]
+        numbers = _split_devices(bench)
         for key, (text, columns) in _SECTIONS.items():
             if numbers.get(key):
                 parts += [text, f"Machine: {_name_machine(bench)}.", _table(columns, numbers[key])]
         parts += [f"{note}\n" for note in bench.get("notes", ())]
-    parts += _describe_precisions(precisions)
-    write_atomically(path, "\n".join(parts).encode())
+    short = markdown_table(("work", "RULER", "compared with", "RULER is faster by"), _sum_up(benches))
+    pages = {"performance.md": [_TITLE, _SHORT, *short, "", *parts], "precision.md": _describe_precisions(precisions)}
+    for name, page in pages.items():
+        write_atomically(folder / name, "\n".join(page).encode())
+
+
+def _split_devices(bench: Row) -> Row:
+    """The numbers of a machine, those of its GPU under keys of their own, and whole studies added up."""
+    numbers = dict(bench)
+    for key in ("search", "audits"):
+        numbers[f"{key} on cuda"] = [row for row in bench.get(key, ()) if _is_on_cuda(row)]
+        numbers[key] = [row for row in bench.get(key, ()) if not _is_on_cuda(row)]
+    if len(studies := bench.get("studies", ())) > 1:
+        whole = {name: sum(row[name] for row in studies) for name in ("n_cells", "elapsed_s")}
+        numbers["studies"] = [*studies, {"study": "together", "device": ""} | whole]
+    return numbers
+
+
+def _is_on_cuda(row: Row) -> bool:
+    return row.get("device", "cpu") != "cpu" or "CUDA" in row.get("kind", "")
+
+
+def _sum_up(benches: Sequence[Row]) -> Iterator[tuple[str, str, str, str]]:
+    """The rows that most people come for, of what was measured."""
+    found: dict[str, list[Row]] = {}
+    for bench in benches:
+        for key, rows in _split_devices(bench).items():
+            found[key] = found.get(key, []) + (rows if isinstance(rows, list) else [])
+    for n_rows in sorted({row["n_rows"] for row in found.get("kinds", ())}):
+        rows = [row for row in found["kinds"] if row["n_rows"] == n_rows]
+        ratios = [row["faiss_s"] / row["ruler_s"] for row in rows]
+        work = f"nearest other rows, {n_rows:,} x {rows[0]['width']}, {len(rows)} kinds of rows, one thread"
+        yield work, _range([row["ruler_s"] for row in rows], "s"), "faiss, not exact", _range(ratios, "x")
+    for size in sorted({(row["n_rows"], row["width"]) for row in found.get("cuda_kinds", ())}):
+        rows = [row for row in found["cuda_kinds"] if (row["n_rows"], row["width"]) == size]
+        work = f"the same, {size[0]:,} x {size[1]}, {len(rows)} kinds of rows, H200"
+        most = max(row["over_rectified"] for row in rows)
+        yield work, _range([row["elapsed_s"] for row in rows], "s"), "rectified rows", f"at most {most:.1f}x slower"
+    for row in found.get("pipelines", ()):
+        work = f"{row['study']}, data to tables, {row['engine']}, {row['cores']} cores"
+        yield work, f"{row['ruler_s']:.0f} s", f"plain torch, {row['plain_s']:.0f} s", f"{row['speedup']:.2f}x"
+    for key, place in (("audits", "two cores"), ("audits on cuda", "search on an H200")):
+        for row in found.get(key, ()):
+            case = row["case"]
+            work = f"audit of {case['n_rows']:,} x {case['width']}, files to report, {place}"
+            yield work, f"{row['elapsed_s']:.0f} s, {row['peak_mb'] / 1024:.1f} GB", "", ""
+    for row in found.get("embedding", ()):
+        yield row["work"], f"{row['ruler_s']:.1f} s", row["rival"], f"{row['rival_s'] / row['ruler_s']:.2f}x"
+
+
+def _range(values: Sequence[float], unit: str) -> str:
+    """The smallest and the largest.
+
+    Example:
+        >>> _range([0.5, 0.25, 2], "s")
+        '0.25 to 2.00 s'
+    """
+    gap = "" if unit == "x" else " "
+    return f"{min(values):.2f} to {max(values):.2f}{gap}{unit}"
 
 
 def list_cells(columns: Columns, row: Row) -> list[str]:
@@ -272,8 +345,8 @@ def _name_reference(row: Row) -> str:
 
 
 def _describe_precisions(benches: Sequence[Row]) -> list[str]:
-    """One section for all machines that compared precisions; none where none did."""
-    parts = [_PRECISION] if benches else []
+    """The page of precisions: a section per machine that compared them."""
+    parts = [_PRECISION]
     for bench in benches:
         rows = bench["precision"]
         parts += [f"Machine: {_name_machine(bench)}.", _precision_table(rows), f"{_sum_up_precisions(rows)}\n"]
@@ -337,6 +410,6 @@ def main() -> None:
     """Read the benches and write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("benches", nargs="+", type=Path, help="files that `make bench` wrote")
-    parser.add_argument("--out", type=Path, default=Path("docs/performance.md"), help="page to write")
+    parser.add_argument("--out", type=Path, default=Path("docs"), help="folder of the pages")
     chosen = parser.parse_args()
     write_document([json.loads(path.read_text(encoding="utf-8")) for path in chosen.benches], chosen.out)

@@ -1,7 +1,9 @@
 """The paper's protocol, spelled plainly and run one model after the other, against `ruler reproduce`.
 
-The plain form is what the paper describes in the fewest lines of torch and NumPy: nothing is shared between conditions
-but the trained models, and nothing is cached. Each form runs in processes of its own, on one thread, by turns.
+The plain form is what the paper describes in the fewest lines of torch and NumPy, with all scores of every model. It
+trains no model twice, asks a teacher once and reads every model once; similarities are products of whole matrices in
+float32. Each form runs in processes of its own, on one thread, by turns; `benchmarks.pipelines` times whole studies on
+several cores.
 """
 
 import argparse
@@ -15,7 +17,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -25,7 +27,7 @@ from torch.nn import functional as F  # noqa: N812  # its name everywhere
 from benchmarks.measure import describe_machine
 from ruler.core.errors import RulerError
 from ruler.core.files import write_atomically
-from ruler.core.types import FloatArray, Partition
+from ruler.core.types import Partition
 from ruler.data import load_tabular, partition_rows, split
 
 FRACTIONS = (0.01, 0.05, 0.10)
@@ -110,23 +112,47 @@ def _run_with_ruler(engine: Any, name: str) -> None:
         run_studies(studies, RunSettings(Path(folder), executor=LocalExecutor(1), models=Path(folder) / "models"))
 
 
-def run_plainly(name: str, seed: int) -> list[tuple[str, float, float, float]]:
-    """Method, forget fraction, M2 and M4 of every condition of one seed."""
+class PlainRow(NamedTuple):
+    """The scores of one model and forget set; M1 to M3 where the model is compared."""
+
+    seed: int
+    fraction: float
+    method: str
+    m1: float
+    m2: float
+    m3: float
+    m4: float
+    mia: float
+    forget_accuracy: float
+    retain_accuracy: float
+    test_accuracy: float
+
+
+def run_plainly(name: str, seed: int) -> list[PlainRow]:
+    """All scores of the models of one seed: at every fraction the oracle, the original and what methods make of it."""
     parts = split(load_tabular(name))
     x, y = torch.from_numpy(parts.train_features), torch.from_numpy(parts.train_target)
+    test = torch.from_numpy(parts.test_features), torch.from_numpy(parts.test_target)
     original = _train(x, y, seed)
     rows = []
     for fraction in FRACTIONS:
         partition = partition_rows(len(x), fraction)
         oracle = _train(x[partition.retain], y[partition.retain], seed)
+        models = {"oracle": oracle, "original": original}
         for method, (epochs, objective) in _METHODS.items():
-            unlearned = _unlearn(original, epochs, objective, _pick(x, y, partition))
-            rows.append((method, fraction, *_score(unlearned, oracle, x, partition)))
+            models[method] = _unlearn(original, epochs, objective, _pick(x, y, partition))
+        units = {method: _embed(model, x) for method, model in models.items()}
+        for method, model in models.items():
+            near = _compare(units[method], units["oracle"], units["original"], partition)
+            scores = *near, _rank(units[method], partition), *_predict(model, (x, y), test, partition)
+            rows.append(PlainRow(seed, fraction, method, *scores))
     return rows
 
 
 Records = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
-Objective = Callable[[nn.Module, nn.Module, Records], torch.Tensor]
+Answers = list[torch.Tensor]
+"""What a teacher says of forget and retain records, softened; nothing for methods without one."""
+Objective = Callable[[nn.Module, Answers, Records], torch.Tensor]
 
 
 def _pick(x: torch.Tensor, y: torch.Tensor, partition: Partition) -> Records:
@@ -152,36 +178,38 @@ def _unlearn(original: nn.Module, epochs: int, objective: Objective, records: Re
     torch.manual_seed(100)
     student = copy.deepcopy(original).train()
     optimizer = torch.optim.Adam(student.parameters(), lr=5e-4)
+    answers: list[torch.Tensor] = []
+    if objective is _scrub:
+        with torch.no_grad():
+            answers = [F.softmax(original(side) / _TEMPERATURE, dim=1) for side in (records[0], records[2])]
     for _ in range(epochs):
         optimizer.zero_grad()
-        objective(student, original, records).backward()  # type: ignore[no-untyped-call]
+        objective(student, answers, records).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
     return student.eval()
 
 
-def _diverge(answer: torch.Tensor, teacher: nn.Module, x: torch.Tensor) -> torch.Tensor:
-    with torch.no_grad():
-        target = F.softmax(teacher(x) / _TEMPERATURE, dim=1)
-    return F.kl_div(F.log_softmax(answer / _TEMPERATURE, dim=1), target, reduction="batchmean")
+def _diverge(logits: torch.Tensor, answer: torch.Tensor) -> torch.Tensor:
+    return F.kl_div(F.log_softmax(logits / _TEMPERATURE, dim=1), answer, reduction="batchmean")
 
 
-def _ascend(student: nn.Module, teacher: nn.Module, records: Records) -> torch.Tensor:
+def _ascend(student: nn.Module, answers: Answers, records: Records) -> torch.Tensor:
     return -F.cross_entropy(student(records[0]), records[1])
 
 
-def _fine_tune(student: nn.Module, teacher: nn.Module, records: Records) -> torch.Tensor:
+def _fine_tune(student: nn.Module, answers: Answers, records: Records) -> torch.Tensor:
     return F.cross_entropy(student(records[2]), records[3])
 
 
-def _neggrad_plus(student: nn.Module, teacher: nn.Module, records: Records) -> torch.Tensor:
-    return 0.6 * _fine_tune(student, teacher, records) + 0.4 * _ascend(student, teacher, records)
+def _neggrad_plus(student: nn.Module, answers: Answers, records: Records) -> torch.Tensor:
+    return 0.6 * _fine_tune(student, answers, records) + 0.4 * _ascend(student, answers, records)
 
 
-def _scrub(student: nn.Module, teacher: nn.Module, records: Records) -> torch.Tensor:
+def _scrub(student: nn.Module, answers: Answers, records: Records) -> torch.Tensor:
     forget, _, retain, labels = records
     kept = student(retain)
-    keep = F.cross_entropy(kept, labels) + _diverge(kept, teacher, retain)
-    return 0.6 * keep - 0.4 * _diverge(student(forget), teacher, forget)
+    keep = F.cross_entropy(kept, labels) + _diverge(kept, answers[1])
+    return 0.6 * keep - 0.4 * _diverge(student(forget), answers[0])
 
 
 _METHODS: dict[str, tuple[int, Objective]] = {
@@ -192,23 +220,48 @@ _METHODS: dict[str, tuple[int, Objective]] = {
 }
 
 
-def _score(unlearned: nn.Module, oracle: nn.Module, x: torch.Tensor, partition: Partition) -> tuple[float, float]:
-    ours, theirs = _embed(unlearned, x), _embed(oracle, x)
-    similarity = (ours * theirs).sum(axis=1)
-    draw = np.random.RandomState(42).choice(len(partition.retain), min(500, len(partition.retain)), replace=False)
-    m2 = similarity[partition.forget].mean() - np.median(similarity[partition.retain[draw]])
-    gallery = ours[partition.retain[:_GALLERY]]
-    among = gallery @ gallery.T
-    np.fill_diagonal(among, -2.0)
-    nearest = (ours[partition.forget] @ gallery.T).max(axis=1)
-    return float(m2), float((among.max(axis=1)[None] <= nearest[:, None]).mean())
-
-
-def _embed(model: nn.Module, x: torch.Tensor) -> FloatArray:
+def _embed(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """Unit representations in float32, (n, 128)."""
     with torch.no_grad():
-        rows = model[:5](x).double().numpy()  # type: ignore[index]
-    unit: FloatArray = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
-    return unit
+        return F.normalize(model[:5](x), dim=1)  # type: ignore[index]
+
+
+def _compare(
+    units: torch.Tensor, of_oracle: torch.Tensor, of_original: torch.Tensor, partition: Partition
+) -> tuple[float, float, float]:
+    """M1, M2 and M3 of a model."""
+    draw = np.random.RandomState(42).choice(len(partition.retain), min(500, len(partition.retain)), replace=False)
+    forget = partition.forget
+    similarity, before = (units * of_oracle).sum(dim=1).numpy(), (of_original * of_oracle).sum(dim=1).numpy()
+    m1 = similarity[forget].mean()
+    m2 = m1 - np.median(similarity[partition.retain[draw]])
+    return float(m1), float(m2), float((similarity[forget] - before[forget]).mean())
+
+
+def _rank(units: torch.Tensor, partition: Partition) -> float:
+    """M4, from the matrix of all similarities."""
+    gallery = units[partition.retain[:_GALLERY]]
+    among = (gallery @ gallery.T).fill_diagonal_(-2.0).amax(dim=1).sort().values
+    nearest = (units[partition.forget] @ gallery.T).amax(dim=1)
+    return float(torch.searchsorted(among, nearest, right=True).float().mean() / len(gallery))
+
+
+def _predict(
+    model: nn.Module, train: tuple[torch.Tensor, ...], test: tuple[torch.Tensor, ...], partition: Partition
+) -> tuple[float, float, float, float]:
+    """Membership inference by the median loss, and accuracy on forget, retain and test records."""
+    with torch.no_grad():
+        logits, of_test = model(train[0]), model(test[0])
+    is_right = logits.argmax(dim=1) == train[1]
+    of_test_right = float((of_test.argmax(dim=1) == test[1]).float().mean())
+    forget = partition.forget
+    draw = np.random.RandomState(42).choice(len(test[1]), min(len(forget), len(test[1])), replace=False)
+    members = F.cross_entropy(logits[forget], train[1][forget], reduction="none")
+    others = F.cross_entropy(of_test[draw], test[1][draw], reduction="none")
+    threshold = np.median(torch.cat([members, others]).numpy())
+    mia = float((members < threshold).float().mean() + (others >= threshold).float().mean()) / 2
+    of_forget, of_retain = (float(is_right[rows].float().mean()) for rows in (forget, partition.retain))
+    return mia, of_forget, of_retain, of_test_right
 
 
 def main() -> None:
@@ -217,8 +270,15 @@ def main() -> None:
     parser.add_argument("--datasets", nargs="+", default=["breast_cancer", "phoneme", "magic"])
     parser.add_argument("--turns", type=int, default=_N_TURNS)
     parser.add_argument("--json", type=Path, help="write all numbers to this file")
+    parser.add_argument("--whole", action="store_true", help="whole studies, see benchmarks.pipelines")
+    parser.add_argument("--cores", type=int, default=2, help="of whole studies")
     parser.add_argument("--form", choices=FORMS, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
+    if chosen.whole:
+        from benchmarks.pipelines import save_pipelines
+
+        save_pipelines(chosen.turns, chosen.cores, chosen.json)
+        return
     if chosen.form == "plain":
         for seed in range(_N_SEEDS):
             run_plainly(chosen.datasets[0], seed)

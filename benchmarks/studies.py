@@ -53,7 +53,7 @@ def time_studies(names: Sequence[str], device: str, out: Path, options: Sequence
         for dataset in STUDIES[name].datasets:
             load_tabular(dataset)  # fetched before the clock starts
         words = (sys.executable, "-m", "ruler", "reproduce", name, "--device", device, "--out", str(folder), *options)
-        with _fresh_cache() as cache:
+        with fresh_cache() as cache:
             started_s = time.perf_counter()
             done = subprocess.run(words, capture_output=True, text=True, env={**os.environ, "RULER_CACHE": str(cache)})
             elapsed_s = time.perf_counter() - started_s
@@ -64,7 +64,7 @@ def time_studies(names: Sequence[str], device: str, out: Path, options: Sequence
 
 
 @contextmanager
-def _fresh_cache() -> Iterator[Path]:
+def fresh_cache() -> Iterator[Path]:
     """A cache with the data of the usual one, and no model."""
     with TemporaryDirectory() as folder:
         for entry in cache_folder().glob("*"):

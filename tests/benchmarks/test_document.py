@@ -5,6 +5,7 @@ from pathlib import Path
 from benchmarks.audits import AuditTiming, Case
 from benchmarks.cuda import CudaTiming
 from benchmarks.document import write_document
+from benchmarks.pipelines import PipelineTiming
 from benchmarks.protocol import ProtocolTiming
 from benchmarks.search import KindTiming, Timing
 from benchmarks.shards import ShardsTiming
@@ -21,6 +22,7 @@ def test_the_page_holds_every_measured_number(tmp_path):
             "machine": {"processor": "abacus", "cores": 2},
             "search": [asdict(cpu)],
             "protocol": [asdict(ProtocolTiming("phoneme", "ensemble", 30.0, 10.0, 3.0, 2.8, 3.1, 300.0, 400.0))],
+            "pipelines": [asdict(PipelineTiming("magic", "ensemble", 2, 90.0, 30.0, 3.0, 2.5, 3.5, 120.0, 50.0, 2.4))],
         },
         {"machine": {"processor": "loom"}, "search": [asdict(gpu), asdict(first)], "notes": ["Woven once."]},
         {
@@ -42,12 +44,13 @@ def test_the_page_holds_every_measured_number(tmp_path):
             "embedding": [{"work": "some texts", "rival": "loop", "rival_s": 9.0, "ruler_s": 4.0, "apart": 2e-6}],
         },
     ]
-    write_document(benches, tmp_path / "page.md")
-    page = (tmp_path / "page.md").read_text()
+    write_document(benches, tmp_path)
+    page = (tmp_path / "performance.md").read_text()
     assert "| diffuse | 20,000 | 128 | ruler | 0.25 | 1.00x | 73 | 2.04 |" in page
     assert "| 1,000,000 | 128 | ruler | 0.36 | 361 | 0.46 | 1.12x | 1.00x | 3062 |" in page
     assert "| 1,000,000 | 128 | ruler, first pass | 0.32 | 402 | 0.52 |  | 0.89x | 800 |" in page
     assert "| phoneme | ensemble | 30.0 | 10.0 | 3.00x (2.80 to 3.10) | 300 | 400 |" in page
+    assert "| magic | ensemble | 2 | 120.0 | 50.0 | 2.40x | 90 | 30 | 3.00x (2.50 to 3.50) |" in page
     assert "| 3,000,000 | 128 | 10,000 | all | 11.0 min | 2.00 |" in page
     assert "| primary | cuda | 1,800 | 40 |" in page
     assert "| collapsed | 20,000 | 0.80 | 1.70 | 1.40 | 0.40 | 1.75x | 60 | yes |" in page
@@ -63,5 +66,6 @@ def test_the_page_holds_every_measured_number(tmp_path):
 def test_the_page_in_the_docs_is_that_of_the_recorded_numbers(tmp_path):
     docs = Path(__file__).parents[2] / "docs"
     benches = [json.loads(path.read_text()) for path in sorted((docs / "bench").glob("*.json"))]
-    write_document(benches, tmp_path / "page.md")
-    assert (docs / "performance.md").read_text() == (tmp_path / "page.md").read_text()
+    write_document(benches, tmp_path)
+    for page in ("performance.md", "precision.md"):
+        assert (docs / page).read_text() == (tmp_path / page).read_text()

@@ -51,6 +51,25 @@ def test_split_follows_scikit_learn_on_the_arrays_themselves():
     np.testing.assert_array_equal(data.features[split(data).train_ids], expected[0])
 
 
+@given(st.integers(0, 2**32 - 1), st.integers(2, 6), st.integers(20, 200), st.floats(0.1, 0.6))
+def test_any_split_and_scale_is_that_of_scikit_learn_to_the_bit(seed, n_classes, n, test_fraction):
+    from sklearn.model_selection import train_test_split
+    from sklearn.preprocessing import StandardScaler
+
+    draw = np.random.RandomState(seed)
+    target = np.concatenate([np.arange(n_classes), np.arange(n_classes), draw.randint(0, n_classes, n - 2 * n_classes)])
+    features = draw.randn(n, 3) * [1.0, 1e-6, 0.0] + [0.0, 1e3, 0.1]
+    columns, classes = ("a", "b", "c"), tuple("abcdef"[:n_classes])
+    data = TabularData("own", features, target, columns, classes, np.arange(n))
+    parts = split(data, test_fraction=test_fraction, seed=seed)
+    train, test = train_test_split(np.arange(n), test_size=test_fraction, stratify=target, random_state=seed)
+    scaler = StandardScaler().fit(features[train])
+    np.testing.assert_array_equal(parts.train_ids, train)
+    np.testing.assert_array_equal(parts.test_ids, test)
+    np.testing.assert_array_equal(parts.train_features, scaler.transform(features[train]).astype(np.float32))
+    np.testing.assert_array_equal(parts.test_features, scaler.transform(features[test]).astype(np.float32))
+
+
 # Table 9 of the paper: forget-set sizes at 1, 5 and 10 percent.
 TABLE_9 = {
     "heart_disease": (10, 12, 24),

@@ -81,9 +81,12 @@ def test_studies_keep_their_order_and_each_starts_with_its_longest_job() -> None
     assert costs == sorted(costs, reverse=True)
 
 
-def test_an_ensemble_takes_a_dataset_at_once() -> None:
-    study = replace(STUDIES["primary"], engine="ensemble")
-    jobs = group_jobs(list_cells(study))
+def test_an_ensemble_takes_a_dataset_at_once_on_a_gpu_and_a_seed_on_a_cpu() -> None:
+    study = replace(STUDIES["primary"], engine="ensemble", forget_seeds=(999, 1000))
+    alone = group_jobs(list_cells(study))
+    assert {len({(cell.dataset, cell.seed) for cell in job.cells}) for job in alone} == {1}
+    assert len(alone) == len(study.datasets) * len(study.seeds)
+    jobs = group_jobs(list_cells(study), device="cuda")
     assert len(jobs) == 10
     assert jobs[0].name == "primary diabetes130 10 seeds"
 

@@ -1,11 +1,13 @@
 """A fused pass is the layers' own, bit for bit, and is taken only where it is."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 from torch import nn
 
 from ruler.models import fused_pass
-from ruler.models.fused_pass import choose_block_rows, rounds_blocks_alike
+from ruler.models.products import TORCH
 from ruler.models.tabular_mlp import MaskReplay, TabularMLP, replay_masks
 
 
@@ -53,7 +55,7 @@ def is_fused(model, rows):
 )
 def test_logits_and_gradients_are_those_of_the_layers(make_case, size, is_split, monkeypatch):
     if not is_split:
-        monkeypatch.setattr(fused_pass, "rounds_blocks_alike", lambda *shape: False)
+        monkeypatch.setattr(fused_pass, "choose_products", lambda n_rows, widths: (n_rows, (TORCH,) * 3))
     case = make_case(**size)
     assert is_fused(*case[:2])
     assert all(torch.equal(a, b) for a, b in zip(run(*case, MaskReplay()), run(*case), strict=True))
@@ -75,23 +77,19 @@ def test_two_passes_before_a_gradient_read_the_masks_in_order(make_case):
     assert all(torch.equal(a, b) for a, b in zip(plain, fused, strict=True))
 
 
-def test_blocks_are_used_where_products_round_alike():
-    assert choose_block_rows(500, (4, 128, 2)) == 500
-    n_rows, widths = 4000, (4, 128, 2)
-    alike = rounds_blocks_alike(n_rows, widths, torch.get_num_threads())
-    assert choose_block_rows(n_rows, widths) == (fused_pass.BLOCK_ROWS if alike else n_rows)
+def test_a_gradient_that_is_not_contiguous_gives_those_of_the_layers(make_case):
+    def run_transposed(replay=None):
+        torch.manual_seed(7)
+        model.zero_grad()
+        with replay_masks(replay) if replay else nullcontext():
+            logits = model(rows)
+        logits.backward(gradient)
+        return [value.grad.clone() for value in model.parameters()]
 
-
-def test_products_that_round_otherwise_in_parts_are_noticed(monkeypatch):
-    def add_rounded(total, gradient, inputs):
-        found = (gradient.T.double() @ inputs.double()).float()  # each part is rounded once more
-        total.resize_(found.shape).copy_(found + total if total.numel() else found)
-
-    shape = (3000, (8, 64, 2), torch.get_num_threads())
-    rounds_blocks_alike.cache_clear()
-    monkeypatch.setattr(fused_pass, "add_product", add_rounded)
-    assert not rounds_blocks_alike(*shape)
-    rounds_blocks_alike.cache_clear()
+    model, rows, _ = make_case()
+    gradient = torch.randn(2, len(rows)).t()
+    fused = run_transposed(MaskReplay())
+    assert all(torch.equal(a, b) for a, b in zip(fused, run_transposed(), strict=True))
 
 
 @pytest.mark.parametrize("what", ["eval", "frozen", "hook", "double", "other layer", "rates", "no rows", "no gradient"])

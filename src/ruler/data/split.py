@@ -8,8 +8,7 @@ import numpy.typing as npt
 
 from ruler.core.checks import check_number
 from ruler.core.errors import InputError
-from ruler.core.optional import load_optional
-from ruler.core.types import IndexArray
+from ruler.core.types import FloatArray, IndexArray
 from ruler.data.types import TabularData
 
 
@@ -48,12 +47,11 @@ def split(data: TabularData, *, test_fraction: float = 0.2, seed: int = 999) -> 
         (455, 30)
     """
     train, test = draw_split(data.target, data.classes, test_fraction=test_fraction, seed=seed)
-    preprocessing = load_optional("sklearn.preprocessing", "scaling a table")
-    scaler = preprocessing.StandardScaler().fit(data.features[train])
+    mean, deviation = _fit_scale(np.asarray(data.features[train], dtype=np.float64))
     return TabularSplit(
-        train_features=scaler.transform(data.features[train]).astype(np.float32),
+        train_features=((data.features[train] - mean) / deviation).astype(np.float32),
         train_target=data.target[train],
-        test_features=scaler.transform(data.features[test]).astype(np.float32),
+        test_features=((data.features[test] - mean) / deviation).astype(np.float32),
         test_target=data.target[test],
         train_ids=data.ids[train],
         test_ids=data.ids[test],
@@ -81,11 +79,47 @@ def draw_split(
             f"train and test part must have room for all {len(counts)} classes; got {len(target) - n_test} and "
             f"{n_test} records. Give more records or another test_fraction."
         )
-    selection = load_optional("sklearn.model_selection", "splitting data")
-    train, test = selection.train_test_split(
-        np.arange(len(target)), test_size=test_fraction, stratify=target, random_state=seed
-    )
-    return train, test
+    draw = np.random.RandomState(seed)
+    n_train = _share_out(counts, len(target) - n_test, draw)
+    n_others = _share_out(counts - n_train, n_test, draw)
+    train, test = [], []
+    for label, first, second in zip(present, n_train, n_others, strict=True):
+        rows = np.flatnonzero(target == label)
+        rows = rows[draw.permutation(len(rows))]
+        train.append(rows[:first])
+        test.append(rows[first : first + second])
+    return draw.permutation(np.concatenate(train)), draw.permutation(np.concatenate(test))
+
+
+def _share_out(counts: IndexArray, n: int, draw: np.random.RandomState) -> IndexArray:
+    """How many of ``n`` records each class gives: its share rounded down, and one more by the largest remainders.
+
+    Draws among equal remainders as scikit-learn does, whose splits these are.
+    """
+    shares: FloatArray = counts / counts.sum() * n
+    sizes: IndexArray = np.floor(shares).astype(np.int64)
+    missing = int(n - sizes.sum())
+    for remainder in np.unique(shares - sizes)[::-1]:
+        if missing == 0:
+            break
+        alike = np.flatnonzero(shares - np.floor(shares) == remainder)
+        alike = draw.choice(alike, min(len(alike), missing), replace=False)
+        sizes[alike] += 1
+        missing -= len(alike)
+    return sizes
+
+
+def _fit_scale(rows: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Mean and standard deviation of each column, the latter 1 where a column is constant within rounding.
+
+    Step by step what scikit-learn's StandardScaler does, for the same bits.
+    """
+    n, epsilon = len(rows), np.finfo(np.float64).eps
+    mean: FloatArray = rows.sum(axis=0) / n
+    centred = rows - mean
+    variance: FloatArray = ((centred**2).sum(axis=0) - centred.sum(axis=0) ** 2 / n) / n
+    is_constant = variance <= n * epsilon * variance + (n * mean * epsilon) ** 2
+    return mean, np.where(is_constant, 1.0, np.sqrt(variance))
 
 
 def sample_rows(data: TabularData, n: int, *, seed: int = 999) -> TabularData:

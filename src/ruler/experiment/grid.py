@@ -12,7 +12,7 @@ from ruler.data import DATASETS
 from ruler.experiment.settings import StudySettings
 from ruler.unlearning import METHODS
 
-CELL_VERSIONS = {"protocol": 1, "ensemble": 1, "diagnostic": 4, "compare": 4}
+CELL_VERSIONS = {"protocol": 1, "ensemble": 2, "diagnostic": 4, "compare": 4}
 """By engine, raised with every change that can move a number in its rows; part of each cell's key."""
 
 _LATER_FIELDS = ("architecture", "forget_choice", "precision", "size", "recipe", "options")
@@ -188,18 +188,20 @@ def list_cells(study: StudySettings) -> tuple[Cell, ...]:
     return tuple(cells)
 
 
-def group_jobs(cells: Sequence[Cell]) -> tuple[Job, ...]:
+def group_jobs(cells: Sequence[Cell], *, device: str = "cpu") -> tuple[Job, ...]:
     """Group cells into jobs: studies in their order, so that later ones find earlier models, each longest job first.
 
     A job of models that are trained one by one holds a dataset, architecture, training seed and forget-set seed, whose
     original serves all its fractions; of a causal language model, whose cells cost more than its original, a job holds
-    one fraction. A job of pairs of oracles, or of an ensemble, holds a dataset and architecture.
+    one fraction. A job of pairs of oracles holds a dataset and architecture. So does one of an ensemble on a GPU, which
+    trains all its models at once. On a CPU, which trains one after the other, such a job holds a training seed.
     """
     groups: dict[tuple[object, ...], list[Cell]] = {}
     for cell in cells:
-        is_whole = cell.other_seed is not None or cell.engine == "ensemble"
+        is_ensemble = cell.engine == "ensemble"
+        is_whole = cell.other_seed is not None or (is_ensemble and device != "cpu")
         fraction = cell.forget_fraction if cell.architecture == "causal_lm" else None
-        part = () if is_whole else (cell.seed, cell.forget_seed, fraction)
+        part = () if is_whole else (cell.seed,) if is_ensemble else (cell.seed, cell.forget_seed, fraction)
         groups.setdefault((cell.study, cell.dataset, cell.architecture, *part), []).append(cell)
     rank = {study: i for i, study in enumerate(dict.fromkeys(cell.study for cell in cells))}
     jobs = [Job(tuple(group)) for group in groups.values()]

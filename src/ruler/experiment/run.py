@@ -149,9 +149,9 @@ def run_cells(
     with _holding(settings.out), ResultStore(settings.out / RESULTS_FILE) as store:
         store.check_variant(cells)
         pending = subtract(cells, store.list_finished())
-        jobs = group_jobs(pending)
+        jobs = group_jobs(pending, device=settings.device)
         prepare(store, pending)
-        watch = _Watch(store, group_jobs(cells), on_progress=on_progress)
+        watch = _Watch(store, group_jobs(cells, device=settings.device), on_progress=on_progress)
         if jobs:
             watch.look()  # a resumed run begins where the last one ended
             settings.executor.run(jobs, settings.workplace, store, on_tick=watch.look)

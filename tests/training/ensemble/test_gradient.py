@@ -5,8 +5,9 @@ import pytest
 import torch
 from torch.nn import functional
 
-from ruler.training.ensemble import MLPShape, StackedMLP
-from ruler.training.ensemble.gradient import DropoutStream, Pass, add_gradient, mix_, split_passes
+from ruler.training.ensemble import MLPShape, StackedMLP, dropout
+from ruler.training.ensemble.dropout import KEPT_ROWS, DropoutStream, mix_
+from ruler.training.ensemble.gradient import Pass, add_gradient, split_passes
 
 CPU = torch.device("cpu")
 
@@ -72,12 +73,39 @@ class TestDropout:
         assert torch.equal(shared[0], kept[1])
         assert torch.equal(shared[1], kept[1])
 
+    @pytest.mark.parametrize("position", [0, 1, KEPT_ROWS - 3, 5 * KEPT_ROWS + 77])
+    def test_decisions_that_are_kept_are_those_of_the_hash(self, position):
+        alone = draw_kept(make_stream(seeds=[4]), rows=KEPT_ROWS + 10, position=position)
+        together = draw_kept(make_stream(seeds=[4, 4]), members=2, rows=KEPT_ROWS + 10, position=position)
+        assert torch.equal(alone[0], together[0])
+
     def test_width_that_is_no_multiple_of_four(self):
         kept = draw_kept(make_stream(width=6), width=6)
         assert abs(kept.mean() - 0.8) < 0.03
 
     def test_rate_zero_drops_nothing(self):
         assert draw_kept(make_stream(rate=0.0)).all()
+
+
+class TestKeptBlocks:
+    def test_blocks_are_drawn_once_and_the_oldest_stream_goes_when_there_are_too_many(self, monkeypatch):
+        drawn = []
+
+        def read(stream, number):
+            def draw():
+                drawn.append((stream, number))
+                return np.full(40, number, dtype=np.uint8)
+
+            assert (blocks.read(stream, number, draw) == number).all()
+
+        monkeypatch.setattr(dropout, "MOST_BYTES", 100)
+        blocks = dropout.KeptBlocks()
+        for stream, number in [("a", 0), ("a", 0), ("a", 1), ("b", 0), ("b", 0), ("a", 0), ("b", 0)]:
+            read(stream, number)
+        assert drawn == [("a", 0), ("a", 1), ("b", 0), ("a", 0)]
+        for number in (1, 2, 2):  # the second is too many for a stream that is alone
+            read("a", number)
+        assert drawn[4:] == [("a", 1), ("a", 2), ("a", 2)]
 
 
 def gradient_by_autograd(shape, flat, sweep, kept):
@@ -100,19 +128,20 @@ def gradient_by_autograd(shape, flat, sweep, kept):
 
 @pytest.mark.parametrize("chunk_rows", [150, 64, 7])
 @pytest.mark.parametrize("has_teacher", [False, True])
-def test_loss_and_gradient_equal_autograd(table, chunk_rows, has_teacher):
+@pytest.mark.parametrize(("seeds", "hidden"), [([5, 6], 10), ([5], 16)])
+def test_loss_and_gradient_equal_autograd(table, chunk_rows, has_teacher, seeds, hidden):
     features, labels = table
-    shape = MLPShape(5, n_classes=3, hidden=10)
-    flat = StackedMLP.from_seeds([0, 1], shape).flat
-    teacher = torch.randn(2, 3, 150, generator=torch.Generator().manual_seed(0)).softmax(dim=1)
+    shape = MLPShape(5, n_classes=3, hidden=hidden)
+    flat = StackedMLP.from_seeds(range(len(seeds)), shape).flat
+    teacher = torch.randn(len(seeds), 3, 150, generator=torch.Generator().manual_seed(0)).softmax(dim=1)
     sweep = Pass(torch.tensor(features), one_hot(labels, 3), -0.7)
     if has_teacher:
         sweep = Pass(sweep.features, sweep.targets, 0.6, -0.4, 2.0, teacher)
-    stream = make_stream(seeds=[5, 6], width=10)
-    kept = [draw_kept(stream, members=2, rows=150, width=10, position=at) for at in (600, 750)]
+    stream = make_stream(seeds=seeds, width=hidden)
+    kept = [draw_kept(stream, members=len(seeds), rows=150, width=hidden, position=at) for at in (600, 750)]
     gradient = torch.zeros_like(flat)
     layers = shape.view_layers(flat)
-    loss = torch.zeros(2)
+    loss = torch.zeros(len(seeds))
     for chunk in split_passes([sweep], layers, chunk_rows):
         loss += add_gradient(layers, shape.view_layers(gradient), chunk, stream, drawn=600)
     expected_loss, expected = gradient_by_autograd(shape, flat, sweep, kept)

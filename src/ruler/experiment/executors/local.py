@@ -174,7 +174,7 @@ def choose_workers(jobs: Sequence[Job], n_cores: int, gpu_bytes: int | None) -> 
         >>> from ruler.experiment.grid import group_jobs, list_cells
         >>> from ruler.experiment.studies import STUDIES
         >>> slow = group_jobs(list_cells(STUDIES["minibatch"]))
-        >>> fast = group_jobs(list_cells(replace(STUDIES["primary"], engine="ensemble")))
+        >>> fast = group_jobs(list_cells(replace(STUDIES["primary"], engine="ensemble")), device="cuda")
         >>> large = group_jobs(list_cells(STUDIES["images"]))
         >>> [choose_workers(jobs, 16, 140 << 30) for jobs in (fast, fast + slow, fast + slow + large)]
         [8, 16, 4]

@@ -13,7 +13,8 @@ from ruler.core.checks import check_number
 from ruler.core.errors import DivergedError, InputError
 from ruler.core.progress import show_progress
 from ruler.core.types import IndexArray
-from ruler.training.ensemble.gradient import N_DROPOUTS, DropoutStream, Pass, add_gradient, split_passes
+from ruler.training.ensemble.dropout import N_DROPOUTS, DropoutStream
+from ruler.training.ensemble.gradient import Pass, add_gradient, split_passes
 from ruler.training.ensemble.stacked_mlp import MLPShape, StackedMLP, as_feature_tensor
 from ruler.training.settings import TrainingSettings
 from ruler.training.steps import uncompiled

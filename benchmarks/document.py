@@ -252,7 +252,7 @@ _SECTIONS: dict[str, tuple[str, Columns]] = {
 
 
 def write_document(benches: Sequence[Row], folder: Path) -> None:
-    """Write performance.md and precision.md from the numbers of one or more machines."""
+    """Write performance.md and, if precisions were compared, precision.md from the numbers of one or more machines."""
     precisions = [bench for bench in benches if bench.get("precision")]
     parts = []
     for bench in (bench for bench in benches if bench not in precisions):
@@ -262,7 +262,9 @@ def write_document(benches: Sequence[Row], folder: Path) -> None:
                 parts += [text, f"Machine: {_name_machine(bench)}.", _table(columns, numbers[key])]
         parts += [f"{note}\n" for note in bench.get("notes", ())]
     short = markdown_table(("work", "RULER", "compared with", "RULER is faster by"), _sum_up(benches))
-    pages = {"performance.md": [_TITLE, _SHORT, *short, "", *parts], "precision.md": _describe_precisions(precisions)}
+    pages = {"performance.md": [_TITLE, _SHORT, *short, "", *parts]}
+    if precisions:
+        pages["precision.md"] = _describe_precisions(precisions)
     for name, page in pages.items():
         write_atomically(folder / name, "\n".join(page).encode())
 

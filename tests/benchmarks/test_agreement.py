@@ -81,8 +81,8 @@ def test_an_oracle_is_compared_by_m4_alone(tmp_path: Path, monkeypatch: pytest.M
         ("scrub", "same, shifted"),
         ("oracle", "same, shifted"),
     ]
-    write_document([numbers], tmp_path / "page.md")
-    page = (tmp_path / "page.md").read_text()
+    write_document([numbers], tmp_path)
+    page = (tmp_path / "precision.md").read_text()
     assert "| lfw | resnet18 | pair | scrub | 3 | 0.710 | 0.790 | +0.080 " in page
     assert "| lfw | resnet18 | 10% | oracle | 3 | 0.710 | 0.790 | +0.080 " in page
     assert "| far above |  |  |  |  | 0.900 / 0.900 |  |  | same, shifted |" in page

@@ -65,8 +65,8 @@ def test_a_failed_cell_is_told_of(tmp_path: Path) -> None:
     half[1] = Outcome(half[1].cell, None, 1.0, "DivergedError: loss must stay finite")
     row = summarise({"float32": single, "bfloat16": half})
     assert row.conclusion == "not measured"
-    write_document([{"machine": {}, "precision": [asdict(row)]}], tmp_path / "page.md")
-    page = (tmp_path / "page.md").read_text()
+    write_document([{"machine": {}, "precision": [asdict(row)]}], tmp_path)
+    page = (tmp_path / "precision.md").read_text()
     assert "Failed: svhn, tabular_mlp, scrub, bfloat16: DivergedError: loss must stay finite" in page
     assert "M4 reads the same in 0 of 1 rows; 0 of 0 intervals" in page
 
@@ -75,17 +75,17 @@ def test_two_machines_share_a_section(tmp_path: Path) -> None:
     pair = (make_outcomes(name, *m4, elapsed_s=4.0) for name, m4 in (("float32", (0.2, 0.3)), ("bfloat16", (0.3, 0.4))))
     row = asdict(summarise(dict(zip(("float32", "bfloat16"), pair, strict=True))))
     benches = [{"machine": {"processor": name}, "precision": [row]} for name in ("abacus", "loom")]
-    write_document(json.loads(json.dumps(benches)), tmp_path / "page.md")
-    page = (tmp_path / "page.md").read_text()
-    assert page.count("## Mixed precision") == 1
+    write_document(json.loads(json.dumps(benches)), tmp_path)
+    page = (tmp_path / "precision.md").read_text()
+    assert page.count("# Mixed precision") == 1
     assert page.index("processor abacus") < page.index("processor loom")
     assert page.count("| 0.250 | 0.350 | +0.100 [-0.204, +0.404] | 0.071 | far below |") == 2
     assert "M4 reads the same in 1 of 1 rows; 0 of 2 intervals leave 0 out. The largest difference is 0.100" in page
 
 
 def test_pages_without_precisions_say_nothing_of_them(tmp_path: Path) -> None:
-    write_document([{"machine": {}}], tmp_path / "page.md")
-    assert "Mixed precision" not in (tmp_path / "page.md").read_text()
+    write_document([{"machine": {}}], tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["performance.md"]
 
 
 def test_settings_that_cannot_be_compared_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,8 +122,8 @@ def test_the_same_cells_run_in_both_precisions(
         assert row["m2"]["float32"] != row["m2"]["bfloat16"]  # else precision was not in force
         assert row["m2"]["means"][0] == pytest.approx(row["m2"]["means"][1], abs=0.05)
         assert row["n_seeds"] == len(row["m4"]["float32"]) == len(row["m4"]["bfloat16"]) == 2
-    write_document([numbers], tmp_path / "page.md")
-    assert "| higgs | residual_mlp | 5% | neggrad_plus | 2 |" in (tmp_path / "page.md").read_text()
+    write_document([numbers], tmp_path)
+    assert "| higgs | residual_mlp | 5% | neggrad_plus | 2 |" in (tmp_path / "precision.md").read_text()
 
 
 def test_a_run_that_is_cut_short_has_the_seeds_that_it_got_to(monkeypatch: pytest.MonkeyPatch) -> None:

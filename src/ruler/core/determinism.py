@@ -217,3 +217,14 @@ def seeded(seed: int) -> Iterator[None]:
             yield
         finally:
             np.random.set_state(numpy_state)
+
+
+@contextmanager
+def kept_modes(model: Any) -> Iterator[None]:
+    """A context in which a torch model may change to train or eval mode; at the end each module has its own again."""
+    modes = [(module, module.training) for module in model.modules()]
+    try:
+        yield
+    finally:
+        for module, is_training in modes:
+            module.training = is_training

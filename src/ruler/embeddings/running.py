@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ruler.core.determinism import fixed_algorithms, full_precision
+from ruler.core.determinism import fixed_algorithms, full_precision, kept_modes
 from ruler.core.errors import InputError, shorten
 
 
@@ -30,25 +30,23 @@ def undisturbed(model: nn.Module, device: str | torch.device | None) -> Iterator
     if device is not None and len(devices) > 1 and target != next(iter(devices.values())):
         listed = ", ".join(sorted(devices))
         raise InputError(f"device must be left out for a model that is spread over several; got {listed}.")
-    modes = [(module, module.training) for module in model.modules()]
-    try:
-        with (
-            torch.random.fork_rng(devices=[target] if target.type == "cuda" else []),
-            torch.no_grad(),
-            full_precision(torch),
-            fixed_algorithms(torch),
-        ):
-            # the flags alone: train() and eval() may be overridden with side effects that cannot be undone
-            for module, _ in modes:
-                module.training = False
+    with (
+        kept_modes(model),
+        torch.random.fork_rng(devices=[target] if target.type == "cuda" else []),
+        torch.no_grad(),
+        full_precision(torch),
+        fixed_algorithms(torch),
+    ):
+        # the flags alone: train() and eval() may be overridden with side effects that cannot be undone
+        for module in model.modules():
+            module.training = False
+        try:
             if target != home:
                 model.to(target)
             yield target
-    finally:
-        if target != home:
-            model.to(home)
-        for module, was_training in modes:
-            module.training = was_training
+        finally:
+            if target != home:
+                model.to(home)
 
 
 def _usable_device(device: str | torch.device) -> torch.device:

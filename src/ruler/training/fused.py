@@ -14,7 +14,6 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-_NAME = "create_causal_mask"
 _OF_A_PLAIN_BATCH = {"config", "inputs_embeds", "input_embeds", "position_ids", "cache_position"}
 
 
@@ -74,19 +73,28 @@ def skipped_masks(model: nn.Module) -> Iterator[None]:
         >>> with skipped_masks(nn.Linear(2, 2)):  # no attention: nothing happens
         ...     pass
     """
-    modules: list[Any] = [
-        module
-        for module in {sys.modules[type(part).__module__] for part in model.modules()}
-        if module.__name__.startswith("transformers.") and hasattr(module, _NAME)
-    ]
-    own = [(module, getattr(module, _NAME)) for module in modules]
-    for module, function in own:
-        setattr(module, _NAME, _skip_plain(function))
+    with replaced_function(model, "create_causal_mask", _skip_plain):
+        yield
+
+
+@contextmanager
+def replaced_function(
+    model: nn.Module, name: str, change: Callable[[Callable[..., Any]], Callable[..., Any]]
+) -> Iterator[None]:
+    """While this lasts, the function of this name is another in the transformers modules that a model comes from."""
+    modules = {sys.modules[type(part).__module__] for part in model.modules()}
+    own = {
+        module: getattr(module, name)
+        for module in modules
+        if module.__name__.startswith("transformers.") and hasattr(module, name)
+    }
+    for module, function in own.items():
+        setattr(module, name, change(function))
     try:
         yield
     finally:
-        for module, function in own:
-            setattr(module, _NAME, function)
+        for module, function in own.items():
+            setattr(module, name, function)
 
 
 def _skip_plain(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -56,10 +56,7 @@ class MaskedSentences:
         vocab_size: int,
         share: float = 0.15,
     ) -> None:
-        self.input_ids, self.attention_mask = (
-            (value if isinstance(value, torch.Tensor) else torch.from_numpy(np.array(value))).long()
-            for value in (input_ids, attention_mask)
-        )
+        self.input_ids, self.attention_mask = _as_numbers(input_ids), _as_numbers(attention_mask)
         self.mask_id, self.vocab_size, self.share = int(mask_id), int(vocab_size), float(share)
         self.special_ids = tuple(int(token) for token in special_ids)
         self._n_slots = 1
@@ -144,10 +141,7 @@ class Completions:
     """
 
     def __init__(self, input_ids: npt.ArrayLike | torch.Tensor, labels: npt.ArrayLike | torch.Tensor) -> None:
-        self.input_ids, self.labels = (
-            (value if isinstance(value, torch.Tensor) else torch.from_numpy(np.array(value))).long()
-            for value in (input_ids, labels)
-        )
+        self.input_ids, self.labels = _as_numbers(input_ids), _as_numbers(labels)
         shape = tuple(self.input_ids.shape)
         if len(shape) != 2 or len(self.input_ids) == 0 or shape[1] < 2 or tuple(self.labels.shape) != shape:
             raise InputError(
@@ -266,6 +260,10 @@ class Preferences:
 
 TokenSource = MaskedSentences | Completions | Preferences
 """Records whose tokens are asked for, rather than one label per record."""
+
+
+def _as_numbers(values: npt.ArrayLike | torch.Tensor) -> torch.Tensor:
+    return (values if isinstance(values, torch.Tensor) else torch.from_numpy(np.array(values))).long()
 
 
 def locate_asked(labels: torch.Tensor, *, at_least: int = 1) -> tuple[torch.Tensor, torch.Tensor]:

@@ -208,14 +208,7 @@ def unlearn(
         student = copy.deepcopy(model)
         if chosen.edit is not None:
             chosen.edit(student, records, settings)
-            return student
-        if chosen.make_plan is not None:
-            found = chosen.make_plan(student, records, settings)
-            plans = iter([found]) if isinstance(found, Plan) else found
-        else:
-            assert chosen.make_objective is not None
-            plans = iter([Plan(chosen.make_objective(model, settings))])
-        for plan in plans:
+        for plan in chosen.list_plans(model, student, records, settings):
             follow(student, plan, records, settings, progress=progress)
     return student
 

@@ -242,6 +242,14 @@ class Method(Generic[S]):
             for values in product(*self.grid.values())
         )
 
+    def list_plans(self, original: Module, student: Module, records: Records, settings: S) -> Iterator[Plan]:
+        """Its stages, each made when the one before it is over; none of a method that edits the student itself."""
+        if self.make_objective is not None:
+            yield Plan(self.make_objective(original, settings))
+        elif self.make_plan is not None:
+            found = self.make_plan(student, records, settings)
+            yield from [found] if isinstance(found, Plan) else found
+
     def check_settings(self, settings: UnlearningSettings | None) -> S:
         """The settings if they are this method's; None gives the defaults.
 

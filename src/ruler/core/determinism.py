@@ -222,9 +222,7 @@ def seeded(seed: int) -> Iterator[None]:
 @contextmanager
 def kept_modes(model: Any) -> Iterator[None]:
     """A context in which a torch model may change to train or eval mode; at the end each module has its own again."""
-    modes = [(module, module.training) for module in model.modules()]
-    try:
+    with ExitStack() as stack:
+        for module in model.modules():
+            stack.callback(setattr, module, "training", module.training)
         yield
-    finally:
-        for module, is_training in modes:
-            module.training = is_training

@@ -62,7 +62,6 @@ _MTSAMPLES = TextSet(
     n_texts=4966,
     n_distinct=2357,
     column="transcription",
-    title_column="sample_name",
     content_hash="2e2bfbf45b0c96c764f63b81fa2e4f14238eb5dea7a7f590d228bb4db23257be",
     note="4,966 transcriptions are listed, of which 2,357 are distinct",
     study="clinical",

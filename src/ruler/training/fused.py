@@ -5,7 +5,7 @@ Most of a step of a small model is elementwise work, and attention is fastest wi
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial, wraps
 from inspect import signature
 from typing import Any
@@ -43,13 +43,11 @@ def fused_norms(model: nn.Module) -> Iterator[None]:
         and vars(module).keys() >= {"variance_epsilon"}
         and set(dict(module.named_parameters())) == {"weight"}
     ]
-    for norm in norms:
-        norm.forward = partial(_normalise, norm)
-    try:
-        yield
-    finally:
+    with ExitStack() as stack:
         for norm in norms:
-            del norm.forward
+            norm.forward = partial(_normalise, norm)
+            stack.callback(delattr, norm, "forward")
+        yield
 
 
 def _normalise(norm: Any, states: torch.Tensor) -> torch.Tensor:
@@ -83,18 +81,13 @@ def replaced_function(
 ) -> Iterator[None]:
     """While this lasts, the function of this name is another in the transformers modules that a model comes from."""
     modules = {sys.modules[type(part).__module__] for part in model.modules()}
-    own = {
-        module: getattr(module, name)
-        for module in modules
-        if module.__name__.startswith("transformers.") and hasattr(module, name)
-    }
-    for module, function in own.items():
-        setattr(module, name, change(function))
-    try:
+    with ExitStack() as stack:
+        for module in modules:
+            if module.__name__.startswith("transformers.") and hasattr(module, name):
+                function = getattr(module, name)
+                stack.callback(setattr, module, name, function)
+                setattr(module, name, change(function))
         yield
-    finally:
-        for module, function in own.items():
-            setattr(module, name, function)
 
 
 def _skip_plain(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -103,9 +103,7 @@ def _choose_options(dtype: str | None, load_in: str | None, device_map: str | No
     if load_in is not None:
         load_optional("bitsandbytes", f"load_in = {load_in!r}")
         transformers = load_optional("transformers", "loading a transformers model")
-        how: dict[str, Any] = {f"load_in_{load_in}": True}
-        if load_in == "4bit":
-            how["bnb_4bit_quant_type"] = "nf4"
+        how = {f"load_in_{load_in}": True, "bnb_4bit_quant_type": "nf4"}
         options["quantization_config"] = transformers.BitsAndBytesConfig(**how)
     return options
 

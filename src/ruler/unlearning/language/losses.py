@@ -10,7 +10,6 @@ from torch import nn
 from torch.nn import functional
 
 from ruler.core.errors import InputError
-from ruler.embeddings.running import hooked
 from ruler.training.batches import Batch
 from ruler.training.sentences import ASKED, NOT_ASKED
 from ruler.training.steps import compute_logits
@@ -90,11 +89,9 @@ def read_hidden(model: nn.Module, inputs: dict[str, torch.Tensor], layer: int, f
         return given, {**named, "hidden_states": named["hidden_states"].detach()}
 
     blocks = find_blocks(model)
-    with hooked(
-        [
-            blocks[layer].register_forward_hook(keep),
-            blocks[first].register_forward_pre_hook(cut, with_kwargs=True),
-        ]
+    with (
+        blocks[layer].register_forward_hook(keep),
+        blocks[first].register_forward_pre_hook(cut, with_kwargs=True),
     ):
         getattr(model, "base_model", model)(**{name: value for name, value in inputs.items() if name != ASKED})
     hidden = outputs[0].float()

@@ -228,18 +228,16 @@ def _check_kind(method: str, side: str, source: "Source") -> None:
 
     from ruler.training.sentences import Completions, MaskedSentences, Preferences
 
-    if isinstance(source, Preferences):
-        found = "preferences"
-    elif isinstance(source, MaskedSentences | Completions):
-        found = "language"
-    elif isinstance(source, tuple | list | TensorDataset):
-        found = "classifier"
-    else:
-        return
+    kinds: dict[str, tuple[type, ...]] = {
+        "preferences": (Preferences,),
+        "language": (MaskedSentences, Completions),
+        "classifier": (tuple, list, TensorDataset),
+    }
+    found = next((kind for kind, types in kinds.items() if isinstance(source, types)), None)
     kind = METHODS[method].kind
     if kind == "preferences" and side == "retain":
         kind = "language"
-    if found not in _TAKEN[kind]:
+    if found is not None and found not in _TAKEN[kind]:
         words = {
             "classifier": "labelled records, such as (X, y)",
             "language": "Completions or MaskedSentences",

@@ -21,7 +21,21 @@ _WINDOW = 16  # batches whose records are sorted by length among themselves
 _SHARE_MASKED, _SHARE_REPLACED = 0.8, 0.1  # of the asked tokens; the rest stand as they are (Devlin et al. 2019)
 
 
-class MaskedSentences:
+class _Tokens:
+    """Records as token numbers (n, t), padded to one length."""
+
+    input_ids: torch.Tensor
+
+    def __len__(self) -> int:
+        return len(self.input_ids)
+
+    @property
+    def n_elements(self) -> int:
+        """Numbers per record."""
+        return self.input_ids.shape[1]
+
+
+class MaskedSentences(_Tokens):
     """A source of records for masked language modelling: the tokens to guess are chosen anew in every draw.
 
     Of the asked tokens 80% become the mask, 10% another word at random, and 10% stay. The choice follows the
@@ -76,14 +90,6 @@ class MaskedSentences:
                 f"got {low} to {high} and {self.mask_id}. Give the model's own vocabulary size."
             )
 
-    def __len__(self) -> int:
-        return len(self.input_ids)
-
-    @property
-    def n_elements(self) -> int:
-        """Numbers per record."""
-        return self.input_ids.shape[1]
-
     def to(self, device: torch.device) -> "MaskedSentences":
         """The same sentences on a device."""
         return MaskedSentences(
@@ -121,7 +127,7 @@ class MaskedSentences:
         return {"input_ids": words.where(is_replaced, hidden), "attention_mask": attention, ASKED: places}, labels
 
 
-class Completions:
+class Completions(_Tokens):
     """A source of records for causal language modelling: each token of a completion is asked for, given all before it.
 
     Padding follows the last token, where no earlier token can see it, so the model needs no attention mask.
@@ -164,14 +170,6 @@ class Completions:
             width: -(-int(n_asked[self._widths <= width].max()) // _SLOTS) * _SLOTS
             for width in sorted(set(self._widths.tolist()))
         }
-
-    def __len__(self) -> int:
-        return len(self.input_ids)
-
-    @property
-    def n_elements(self) -> int:
-        """Numbers per record."""
-        return self.input_ids.shape[1]
 
     def to(self, device: torch.device) -> "Completions":
         """The same records on a device."""

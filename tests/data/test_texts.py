@@ -26,7 +26,6 @@ def test_equal_texts_are_one_document_and_rows_are_the_leak(table):
     assert distinct.sentences == (*split_sentences(A), B)
     assert (distinct.documents.tolist(), distinct.n_documents) == ([0, 0, 1], 3)
     assert distinct.ids.tolist() == ["0/0", "0/1", "1/0"]
-    assert distinct.titles == ("row 0", "row 1", "row 4")
     rows = load_texts(str(table), column="note", by="row")
     assert (rows.documents.tolist(), rows.n_documents, len(rows)) == ([0, 0, 1, 2, 2], 4, 5)
     assert rows.sentences[:2] == rows.sentences[3:]
@@ -41,12 +40,11 @@ def test_mtsamples(mtsamples):
     entry = DATASETS["mtsamples"]
     distinct, rows = mtsamples["distinct"], mtsamples["row"]
     assert (distinct.n_documents, rows.n_documents) == (entry.n_distinct, entry.n_texts) == (2357, 4966)
-    assert (len(distinct), len(distinct.titles)) == (84349, 2357)
+    assert len(distinct) == 84349
     assert (
         distinct.sentences[1]
         == "She used to have allergies when she lived in Seattle but she thinks they are worse here."
     )
-    assert distinct.titles[0] == "Allergic Rhinitis"
     assert all(20 <= len(sentence) <= 300 for sentence in distinct.sentences)
     assert set(distinct.sentences) == set(rows.sentences)
     assert distinct.note == entry.note
@@ -107,10 +105,10 @@ def test_texts_of_ones_own_are_downloaded_or_read(tmp_path, monkeypatch):
     monkeypatch.setenv("RULER_CACHE", str(tmp_path))
     monkeypatch.delenv("RULER_DATA", raising=False)
     table = pd.DataFrame({"text": [A, B, A], "name": ["x", "y", "z"]})
-    sizes = {"n_texts": 3, "n_distinct": 2, "title_column": "name"}
+    sizes = {"n_texts": 3, "n_distinct": 2}
     fetched = TextSet(key="mine", title="Mine", download=lambda dataset, progress: table, **sizes)
     texts = load_texts(fetched)
-    assert (texts.name, texts.titles, texts.n_documents) == ("mine", ("x", "y"), 2)
+    assert (texts.name, texts.n_documents) == ("mine", 2)
     assert load_texts(replace(fetched, download=None)).sentences == texts.sentences  # from the cache
     own = TextSet(key="own", title="Own", read=lambda: texts, **sizes)
     assert (load_texts(own).name, load_texts(own).sentences) == ("own", texts.sentences)

@@ -217,3 +217,12 @@ def seeded(seed: int) -> Iterator[None]:
             yield
         finally:
             np.random.set_state(numpy_state)
+
+
+@contextmanager
+def kept_modes(model: Any) -> Iterator[None]:
+    """A context in which a torch model may change to train or eval mode; at the end each module has its own again."""
+    with ExitStack() as stack:
+        for module in model.modules():
+            stack.callback(setattr, module, "training", module.training)
+        yield

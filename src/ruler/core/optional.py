@@ -5,31 +5,21 @@ from types import ModuleType
 
 from ruler.core.errors import MissingPackageError
 
-_EXTRA_OF = {
-    "PIL": "data",
-    "cryptography": "sign",
-    "faiss": "bench",
-    "huggingface_hub": "huggingface",
-    "jinja2": "report",
-    "lightning": "lightning",
-    "matplotlib": "report",
-    "mlflow": "mlflow",
-    "pandas": "data",
-    "platformdirs": "data",
-    "pooch": "data",
-    "pyarrow": "data",
-    "pydantic": "report",
-    "ray": "cluster",
-    "rfc8785": "report",
-    "rich": "cli",
-    "safetensors": "torch",
-    "sklearn": "data",
-    "torch": "torch",
-    "torchmetrics": "torchmetrics",
-    "transformers": "huggingface",
-    "typer": "cli",
-    "wandb": "wandb",
+_EXTRAS = {
+    "bench": ("faiss",),
+    "cli": ("rich", "typer"),
+    "cluster": ("ray",),
+    "data": ("PIL", "pandas", "platformdirs", "pooch", "pyarrow", "sklearn"),
+    "huggingface": ("huggingface_hub", "transformers"),
+    "lightning": ("lightning",),
+    "mlflow": ("mlflow",),
+    "report": ("jinja2", "matplotlib", "pydantic", "rfc8785"),
+    "sign": ("cryptography",),
+    "torch": ("safetensors", "torch"),
+    "torchmetrics": ("torchmetrics",),
+    "wandb": ("wandb",),
 }
+"""Extra of this package -> packages that come with it, by the names they are imported by."""
 
 
 def load_optional(module: str, needed_for: str) -> ModuleType:
@@ -49,6 +39,6 @@ def load_optional(module: str, needed_for: str) -> ModuleType:
         root = module.partition(".")[0]
         if error.name is None or error.name.partition(".")[0] != root:
             raise
-        extra = _EXTRA_OF.get(root)
+        extra = next((extra for extra, packages in _EXTRAS.items() if root in packages), None)
         line = f'pip install "ruler-audit[{extra}]"' if extra else f"pip install {root}"
         raise MissingPackageError(f"{needed_for} needs the package {root!r}. Run: {line}") from error

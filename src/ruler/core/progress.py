@@ -18,17 +18,17 @@ class Advance(Protocol):
 
 
 @contextmanager
-def show_progress(title: str, total: float) -> Iterator[Advance]:
-    """Yield a function that takes the amount just done, and show on stderr how far the work is if it takes long.
+def show_progress(title: str, total: float, *, is_shown: bool = True) -> Iterator[Advance]:
+    """Yield a function that takes the amount just done; if it is asked for, show on stderr how far long work is.
 
     Example:
         >>> with show_progress("searching", total=3) as advance:
         ...     for _ in range(3):
         ...         advance(1)
     """
-    is_terminal = sys.stderr.isatty()
+    is_terminal = is_shown and sys.stderr.isatty()
     started_s = time.monotonic()
-    next_s = started_s + (PATIENCE_S if is_terminal else SECONDS_PER_LINE)
+    next_s = started_s + (PATIENCE_S if is_terminal else SECONDS_PER_LINE) if is_shown else float("inf")
     done = 0.0
     bar: Any = None
 
@@ -60,10 +60,7 @@ def track(items: Iterable[T], label: str, *, n_items: int, is_shown: bool = True
         >>> list(track([1, 2], "counting", n_items=2, is_shown=False))
         [1, 2]
     """
-    if not is_shown:
-        yield from items
-        return
-    with show_progress(label, n_items) as advance:
+    with show_progress(label, n_items, is_shown=is_shown) as advance:
         for item in items:
             yield item
             advance(1)

@@ -239,6 +239,3 @@ class PatchReading:
 
     base: FloatArray
     layers: Mapping[str, FloatArray]
-
-    def __len__(self) -> int:
-        return len(self.base)

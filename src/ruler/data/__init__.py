@@ -14,7 +14,7 @@ from ruler.data.catalog import DATASETS, list_datasets, register_dataset
 from ruler.data.datasets import Dataset, FaceSet, ImageSet, PromptSet, RemoteFile, TabularSet, TextSet
 from ruler.data.faces import check_gender, fetch_faces, load_faces, read_faces
 from ruler.data.images import fetch_images, load_images
-from ruler.data.partition import find_duplicates, partition_classes, partition_groups, partition_rows
+from ruler.data.partition import partition_classes, partition_groups, partition_rows
 from ruler.data.prompts import PromptSplit, fetch_prompts, load_prompts, split_prompts
 from ruler.data.sources import Location, locate
 from ruler.data.split import TabularSplit, sample_rows, split
@@ -42,7 +42,6 @@ __all__ = [
     "check_gender",
     "describe_dataset",
     "fetch_dataset",
-    "find_duplicates",
     "list_datasets",
     "load_dataset",
     "load_faces",
@@ -63,20 +62,14 @@ __all__ = [
 
 Loaded = TabularData | ImageSplit | ImageData | TextData | Prompts
 
-_LOAD: dict[str, Callable[..., Loaded]] = {
-    "table": load_tabular,
-    "images": load_images,
-    "faces": load_faces,
-    "text": load_texts,
-    "prompts": load_prompts,
+_KINDS: dict[str, tuple[Callable[..., Loaded], Callable[..., Path]]] = {
+    "table": (load_tabular, fetch_table),
+    "images": (load_images, fetch_images),
+    "faces": (load_faces, fetch_faces),
+    "text": (load_texts, fetch_texts),
+    "prompts": (load_prompts, fetch_prompts),
 }
-_FETCH: dict[str, Callable[..., Path]] = {
-    "table": fetch_table,
-    "images": fetch_images,
-    "faces": fetch_faces,
-    "text": fetch_texts,
-    "prompts": fetch_prompts,
-}
+"""How datasets of a kind are loaded, and how they are fetched."""
 
 
 def load_dataset(name: str, *, progress: bool = False) -> Loaded:
@@ -99,7 +92,8 @@ def load_dataset(name: str, *, progress: bool = False) -> Loaded:
         569
     """
     dataset = DATASETS[name]
-    return _LOAD[dataset.kind](dataset, progress=progress)
+    load, _ = _KINDS[dataset.kind]
+    return load(dataset, progress=progress)
 
 
 def fetch_dataset(name: str, *, labels: str | os.PathLike[str] | None = None, progress: bool = False) -> Path:
@@ -125,7 +119,8 @@ def fetch_dataset(name: str, *, labels: str | os.PathLike[str] | None = None, pr
     if labels is not None and dataset.kind != "faces":
         raise InputError(f"labels must be omitted for datasets other than faces; got {str(labels)!r} for {name!r}.")
     words: dict[str, Any] = {} if labels is None else {"labels": labels}
-    return _FETCH[dataset.kind](dataset, progress=progress, **words)
+    _, fetch = _KINDS[dataset.kind]
+    return fetch(dataset, progress=progress, **words)
 
 
 def describe_dataset(name: str) -> str:
@@ -163,7 +158,7 @@ def _measure(dataset: Dataset, path: Path | None) -> tuple[str, str]:
         arrays, note = read_faces(dataset, path)
         gender = "" if "gender" in arrays else ", without gender (give --labels to ruler data fetch)"
         return f"{len(arrays['images'])} images of {len(arrays['names'])} people{gender}", note
-    data = _LOAD[dataset.kind](dataset)
+    data = _KINDS[dataset.kind][0](dataset)
     if isinstance(data, TabularData):
         return f"{len(data)} rows, {data.features.shape[1]} features", data.note
     if isinstance(data, ImageSplit):

@@ -55,6 +55,11 @@ def _primary(openml_id: int, **fields: Any) -> TabularSet:
     )
 
 
+def _images(**fields: Any) -> ImageSet:
+    """A dataset of small images."""
+    return ImageSet(n_train=10000, n_test=2000, image_shape=(32, 32, 3), study="images", **fields)
+
+
 _MTSAMPLES = TextSet(
     key="mtsamples",
     title="MTSamples",
@@ -62,7 +67,6 @@ _MTSAMPLES = TextSet(
     n_texts=4966,
     n_distinct=2357,
     column="transcription",
-    title_column="sample_name",
     content_hash="2e2bfbf45b0c96c764f63b81fa2e4f14238eb5dea7a7f590d228bb4db23257be",
     note="4,966 transcriptions are listed, of which 2,357 are distinct",
     study="clinical",
@@ -222,27 +226,20 @@ _OURS: tuple[Dataset, ...] = (
         paper_rows=100_000,
         study="large-tabular",
     ),
-    ImageSet(
+    _images(
         key="cifar10",
         title="CIFAR-10",
         origin="www.cs.toronto.edu/~kriz/cifar.html",
-        n_train=10000,
-        n_test=2000,
-        image_shape=(32, 32, 3),
         classes=_CIFAR10_CLASSES,
         content_hash="7040ff7fcc2333799b1d8eac776ffeb585bc6732ed71c5cee7cad60e6376c609",
         note="the first 10,000 training and the first 2,000 test images, in the official order",
         download=download_cifar,
         files=(RemoteFile(f"{_CIFAR}/cifar-10-binary.tar.gz", "md5:c32a1d4ab5d03f1284b67883e8d87530", 180_000_000),),
-        study="images",
     ),
-    ImageSet(
+    _images(
         key="svhn",
         title="SVHN",
         origin="ufldl.stanford.edu/housenumbers",
-        n_train=10000,
-        n_test=2000,
-        image_shape=(32, 32, 3),
         classes=tuple("0123456789"),
         content_hash="4461d8f8299bf355e562804cc09de66b2322c2972572c8a787d4d6918ec297a7",
         note="10,000 + 2,000 digits of the training part, cropped again from the full photos",
@@ -253,16 +250,12 @@ _OURS: tuple[Dataset, ...] = (
             RemoteFile(f"{_SVHN}/train_32x32.mat", "md5:e26dedcc434d2e4c54c9b2d4a06d8373", 200_000_000),
             RemoteFile(f"{_SVHN}/test_32x32.mat", "md5:eb5a983be6a315427106f1b164d9cef3", 80_000_000),
         ),
-        study="images",
         is_mirrored_alike=False,
     ),
-    ImageSet(
+    _images(
         key="cifar100",
         title="CIFAR-100",
         origin="www.cs.toronto.edu/~kriz/cifar.html",
-        n_train=10000,
-        n_test=2000,
-        image_shape=(32, 32, 3),
         classes=_CIFAR100_CLASSES,
         content_hash="705cc5928358fdbfd660cda954e46b1bc5846c7f1bcbdccb954b31d403e4f3c5",
         note="a class-balanced draw of 10,000 + 2,000 images; the split is this project's, not the official one",
@@ -270,7 +263,6 @@ _OURS: tuple[Dataset, ...] = (
         "this project measured",
         download=download_cifar,
         files=(RemoteFile(f"{_CIFAR}/cifar-100-binary.tar.gz", "md5:03b5dce01913d631647c71ecec9e9cb8", 180_000_000),),
-        study="images",
     ),
     FaceSet(
         key="lfw",

@@ -214,7 +214,7 @@ class TextSet(Dataset):
 
     Args:
         n_texts, n_distinct: Rows with a text, and different texts among them.
-        column, title_column: Where the texts and their titles stand.
+        column: Where the texts stand.
         by: What a document is, see ``load_texts``.
     """
 
@@ -226,7 +226,6 @@ class TextSet(Dataset):
     n_texts: int
     n_distinct: int
     column: str = "text"
-    title_column: str = ""
     by: Literal["distinct", "row"] = "distinct"
 
     @property

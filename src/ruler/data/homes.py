@@ -70,7 +70,7 @@ class _Limit:
 
     def reset(self) -> None:
         """Start anew, as pooch does at the end to count the whole file at once."""
-        self._n_bytes, self._advance = 0, _ignore
+        self._n_bytes, self._advance = 0, lambda _: None
 
     def close(self) -> None:
         """Do nothing: whoever opened the bar closes it."""
@@ -85,10 +85,9 @@ def downloaded(remote: RemoteFile, dataset: Dataset, *, progress: bool = False) 
     """
     pooch = load_optional("pooch", "downloading a dataset")
     pooch.get_logger().setLevel("WARNING")
-    bar = show_progress(f"Fetching {dataset.title}", remote.max_bytes) if progress else contextlib.nullcontext(_ignore)
     with making_aside() as folder:
         try:
-            with bar as advance:
+            with show_progress(f"Fetching {dataset.title}", remote.max_bytes, is_shown=progress) as advance:
                 fetch = pooch.HTTPDownloader(
                     progressbar=_Limit(remote.max_bytes, advance),
                     chunk_size=_CHUNK,
@@ -122,10 +121,6 @@ def explain(error: Exception, dataset: Dataset, origin: str) -> RulerError:
         f"{dataset.title} must come from {origin}; got {type(error).__name__}: {error}. Check the "
         f"connection, or put {dataset.file} into the folder that RULER_DATA names."
     )
-
-
-def _ignore(amount: float) -> None:
-    pass
 
 
 @contextlib.contextmanager

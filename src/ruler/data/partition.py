@@ -1,15 +1,13 @@
 """Which records are to be forgotten: by row, by class, or by whole groups."""
 
-import math
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from ruler.core.errors import InputError
-from ruler.core.types import IndexArray, Partition
+from ruler.core.types import IndexArray, Partition, as_names
 
 Names = str | int | Collection[str] | Collection[int] | npt.NDArray[Any]
 """One class or group, or several."""
@@ -115,70 +113,6 @@ def partition_groups(
     return _cut(np.isin(codes, order[:n_chosen]))
 
 
-@dataclass(frozen=True, eq=False)
-class Duplicates:
-    """Forget records that have an identical record in the retain set.
-
-    Args:
-        rows: (m, 2) training rows: the forget record and the first identical one in the retain set.
-        ids: (m, 2) the same pairs by the records' names.
-        n_copies: (m,) how many retain records are identical to the forget record.
-        n_forget: Size of the whole forget set.
-    """
-
-    rows: IndexArray
-    ids: npt.NDArray[Any]
-    n_copies: IndexArray
-    n_forget: int
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __str__(self) -> str:
-        return f"{len(self)} of {self.n_forget} forget records have an identical record in the retain set"
-
-
-def find_duplicates(features: npt.ArrayLike, partition: Partition, *, ids: npt.ArrayLike | None = None) -> Duplicates:
-    """Which records would stay known although they are forgotten, because a retained record is identical?
-
-    Args:
-        features: (n, ...) training records: vectors, images, or a 1-D array of texts.
-        partition: Which of them are to be forgotten.
-        ids: (n,) names of the records; row numbers when not given.
-
-    Returns:
-        Duplicates, one entry per forget record that has copies; identical means equal in every value.
-
-    Raises:
-        InputError: Not one record, or one id, per row of the partition.
-
-    Example:
-        >>> found = find_duplicates([[1, 2], [3, 4], [1, 2]], Partition(np.array([0]), np.array([1, 2])))
-        >>> found.rows.tolist(), str(found)
-        ([[0, 2]], '1 of 1 forget records have an identical record in the retain set')
-    """
-    records = np.asarray(features)
-    names = np.arange(len(records)) if ids is None else np.asarray(ids)
-    n_rows = len(partition.forget) + len(partition.retain)
-    if len(records) != n_rows or names.shape != (n_rows,):
-        raise InputError(
-            f"features and ids must be one entry per record of the partition, {n_rows}; got {len(records)} and "
-            f"{len(names)}. Give all training records, forget and retain."
-        )
-    keys: list[Any] = records.tolist()
-    if records.ndim > 1:
-        records = records + 0.0 if records.dtype.kind == "f" else records  # minus zero equals zero, in other bytes
-        keys = [row.tobytes() for row in np.ascontiguousarray(records).reshape(n_rows, -1)]
-    copies: dict[Any, list[int]] = {keys[row]: [] for row in partition.forget.tolist()}
-    for row in partition.retain.tolist():
-        if (known := copies.get(keys[row])) is not None:
-            known.append(row)
-    found = [row for row in partition.forget.tolist() if copies[keys[row]]]
-    pairs = np.array([(row, copies[keys[row]][0]) for row in found], dtype=np.int64).reshape(-1, 2)
-    n_copies = np.array([len(copies[keys[row]]) for row in found], dtype=np.int64)
-    return Duplicates(rows=pairs, ids=names[pairs], n_copies=n_copies, n_forget=len(partition.forget))
-
-
 def _check_fraction(fraction: float) -> None:
     if not 0 < fraction < 1:
         raise InputError(f"fraction must be between 0 and 1; got {fraction}. For 5% give 0.05.")
@@ -188,13 +122,7 @@ def _as_names(values: npt.ArrayLike, what: str) -> npt.NDArray[Any]:
     names = np.asarray(values)
     if names.ndim != 1 or names.size == 0:
         raise InputError(f"{what} must be one name per record, shape (n,); got shape {names.shape}.")
-    kinds = ("NoneType", "NAType", "NaTType")  # the last two are pandas' own marks of a missing value
-    n_missing = sum(
-        type(name).__name__ in kinds or (isinstance(name, float) and math.isnan(name)) for name in names.tolist()
-    )
-    if n_missing:
-        raise InputError(f"{what} must name every record; got {n_missing} records without. Fill these in.")
-    return names.astype(str) if names.dtype == object else names
+    return as_names(names, what)
 
 
 def _cut_by_name(names: npt.NDArray[Any], wanted: Names, what: str) -> Partition:

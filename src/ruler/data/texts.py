@@ -77,9 +77,8 @@ def load_texts(
     table = read_table(path)
     columns = Registry(f"column of {path.name}", {str(name): table[name] for name in table.columns})
     texts = _as_texts(columns[dataset.column], dataset.column)
-    titles = columns[dataset.title_column].fillna("").str.strip()
     note = dataset.verify(hash_texts(texts.values()), "", str(path))
-    return _cut_documents(dataset.key, texts, by or dataset.by, titles=titles.to_dict(), note=note, is_shown=progress)
+    return _cut_documents(dataset.key, texts, by or dataset.by, note=note, is_shown=progress)
 
 
 def fetch_texts(dataset: TextSet, *, progress: bool = False) -> Path:
@@ -145,7 +144,6 @@ def _cut_documents(
     by: str,
     *,
     is_shown: bool,
-    titles: dict[int, str] | None = None,
     note: str = "",
 ) -> TextData:
     firsts: dict[str | int, int] = {}
@@ -162,6 +160,5 @@ def _cut_documents(
         documents=np.repeat(np.arange(len(rows)), [len(sentences) for sentences in found]),
         n_documents=len(rows),
         ids=np.array([f"{row}/{n}" for row, sentences in zip(rows, found, strict=True) for n in range(len(sentences))]),
-        titles=tuple((titles or {}).get(row) or f"row {row}" for row in rows),
         note=note,
     )

@@ -126,7 +126,6 @@ class TextData:
         documents: (n,) document of each sentence, 0..n_documents-1: the groups of a partition.
         n_documents: How many documents there are; a few may hold no sentence of that length.
         ids: (n,) names of the sentences: row of the table where the document is first listed, and its place there.
-        titles: n_documents titles, or row numbers where the table has none.
         note: What a reader of its numbers must know about these texts.
     """
 
@@ -135,7 +134,6 @@ class TextData:
     documents: IndexArray
     n_documents: int
     ids: npt.NDArray[Any]
-    titles: tuple[str, ...]
     note: str = ""
 
     def __len__(self) -> int:

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.nn import functional
 from torch.utils.data import Subset
 
 from ruler.core.errors import InputError
@@ -90,9 +91,7 @@ class Batch:
         is_real = mask != 0 if mask is not None and has_mask else torch.ones_like(is_counted)
         is_counted = is_counted & is_real
         if is_shifted:
-            ahead = torch.zeros_like(is_counted)
-            ahead[:, :-1] = is_counted[:, 1:] & is_real[:, :-1]
-            return ahead
+            return functional.pad(is_counted[:, 1:] & is_real[:, :-1], (0, 1))
         return is_counted
 
     @property

@@ -1,7 +1,6 @@
 """Embedding: a model and data in, one vector per record out, with labels and losses where known."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, overload
 
@@ -211,7 +210,7 @@ def read_model(
         gathered = GatheredRows(passed.vectors, source.n_records, n_most)
         is_shown = progress and source.n_batches is not None
         batch: Batch | None = first
-        with show_progress("embedding", source.n_batches or 0) if is_shown else nullcontext(lambda _: None) as advance:
+        with show_progress("embedding", source.n_batches or 0, is_shown=is_shown) as advance:
             while batch is not None:
                 if batch is not first:
                     start = batch.placed(run_device, reader.input_dtype)

@@ -243,11 +243,7 @@ def padding_of(model: Any) -> Mapping[str, int]:
 
 def average_places(tensor: Tensor, point: ReadPoint, chosen: Tensor) -> Tensor:
     """The mean over the chosen places of each record, in at least single precision."""
-    if chosen.shape != tensor.shape[:2]:
-        raise InputError(
-            f"labels must cover the {tuple(tensor.shape[:2])} tokens that reach layer {point.label!r}; got shape "
-            f"{tuple(chosen.shape)}. Name another layer."
-        )
+    _check_cover(chosen, tensor, point, "labels")
     weights = chosen.to(tensor.device, torch.promote_types(tensor.dtype, torch.float32))
     # not a product with the weights: what padding holds may be NaN
     kept = tensor.to(weights.dtype).masked_fill(weights[:, :, None] == 0, 0)
@@ -264,11 +260,15 @@ def pool_tokens(tensor: Tensor, point: ReadPoint, is_padded: Tensor | None) -> t
         return tensor[:, 0], "first token"
     if is_padded is None or tensor.shape[1] == 1:
         return tensor[:, -1], "last token"
-    if is_padded.shape != tensor.shape[:2]:
-        raise InputError(
-            f"attention_mask must cover the {tuple(tensor.shape[:2])} tokens that reach layer {point.label!r}; "
-            f"got shape {tuple(is_padded.shape)}. Name another layer."
-        )
+    _check_cover(is_padded, tensor, point, "attention_mask")
     positions = torch.arange(tensor.shape[1], device=tensor.device)
     last = (positions * ~is_padded.to(tensor.device)).argmax(dim=1)  # (n,)
     return tensor[torch.arange(len(tensor), device=tensor.device), last], "last token that is no padding"
+
+
+def _check_cover(marked: Tensor, tensor: Tensor, point: ReadPoint, name: str) -> None:
+    if marked.shape != tensor.shape[:2]:
+        raise InputError(
+            f"{name} must cover the {tuple(tensor.shape[:2])} tokens that reach layer {point.label!r}; got shape "
+            f"{tuple(marked.shape)}. Name another layer."
+        )

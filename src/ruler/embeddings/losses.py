@@ -14,7 +14,7 @@ from ruler.core.types import FloatArray, IndexArray
 from ruler.embeddings import heads
 from ruler.embeddings.batches import Batch
 from ruler.embeddings.forward import HeadInput, LayerReader
-from ruler.embeddings.running import answering
+from ruler.embeddings.running import run_head
 
 CROSS_ENTROPY = "cross-entropy"
 BINARY = "binary cross-entropy"
@@ -139,13 +139,7 @@ class LossMeter:
         if isinstance(output, HeadInput):
             found: Tensor = output.head(states[None])[0]
             return found
-        trunk, tokens = self.reader.module, torch.zeros((1, len(states)), dtype=torch.int64, device=states.device)
-        is_tuple = type(output) is tuple
-        answer = (states[None],) if is_tuple else type(output)(last_hidden_state=states[None])
-        with answering([trunk], answer):
-            answered = self.reader.model(input_ids=tokens)
-        logits: Tensor = answered[0] if is_tuple else answered.logits
-        return logits[0]
+        return run_head(self.reader.model, self.reader.module, states, output)
 
     def _measure_tokens(self, batch: Batch, score: Callable[[Tensor, Tensor], Tensor]) -> FloatArray:
         """Mean negative log-likelihood per record over its counted tokens, a few thousand of them at a time.

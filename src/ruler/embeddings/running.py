@@ -1,13 +1,13 @@
 """A model as it is run here: without wrappers, in eval mode, watched by hooks, and afterwards as it was."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ruler.core.determinism import fixed_algorithms, full_precision
+from ruler.core.determinism import fixed_algorithms, full_precision, kept_modes
 from ruler.core.errors import InputError, shorten
 
 
@@ -30,25 +30,23 @@ def undisturbed(model: nn.Module, device: str | torch.device | None) -> Iterator
     if device is not None and len(devices) > 1 and target != next(iter(devices.values())):
         listed = ", ".join(sorted(devices))
         raise InputError(f"device must be left out for a model that is spread over several; got {listed}.")
-    modes = [(module, module.training) for module in model.modules()]
-    try:
-        with (
-            torch.random.fork_rng(devices=[target] if target.type == "cuda" else []),
-            torch.no_grad(),
-            full_precision(torch),
-            fixed_algorithms(torch),
-        ):
-            # the flags alone: train() and eval() may be overridden with side effects that cannot be undone
-            for module, _ in modes:
-                module.training = False
+    with (
+        kept_modes(model),
+        torch.random.fork_rng(devices=[target] if target.type == "cuda" else []),
+        torch.no_grad(),
+        full_precision(torch),
+        fixed_algorithms(torch),
+    ):
+        # the flags alone: train() and eval() may be overridden with side effects that cannot be undone
+        for module in model.modules():
+            module.training = False
+        try:
             if target != home:
                 model.to(target)
             yield target
-    finally:
-        if target != home:
-            model.to(home)
-        for module, was_training in modes:
-            module.training = was_training
+        finally:
+            if target != home:
+                model.to(home)
 
 
 def _usable_device(device: str | torch.device) -> torch.device:
@@ -63,28 +61,40 @@ def _usable_device(device: str | torch.device) -> torch.device:
 @contextmanager
 def hooked(handles: Iterable[Any]) -> Iterator[None]:
     """Remove hooks, by the handles that adding them gave, at the end."""
-    added = list(handles)
-    try:
+    with ExitStack() as stack:
+        for handle in handles:
+            stack.enter_context(handle)
         yield
-    finally:
-        for handle in added:
-            handle.remove()
 
 
 @contextmanager
 def answering(modules: Iterable[nn.Module], answer: Any) -> Iterator[None]:
     """Let modules give an answer instead of running."""
-    before = [(module, module.__dict__.get("forward")) for module in modules]
-    try:
-        for module, _ in before:
+    with ExitStack() as stack:
+        for module in modules:
+            if "forward" in vars(module):  # a library that moves weights about had put one there
+                stack.callback(setattr, module, "forward", vars(module)["forward"])
+            else:
+                stack.callback(delattr, module, "forward")
             module.forward = lambda *_, **__: answer
         yield
-    finally:
-        for module, own in before:
-            if own is None:
-                del module.forward
-            else:  # a library that moves weights about had put one there
-                module.forward = own
+
+
+def run_head(model: Any, trunk: nn.Module, states: Tensor, output: Any) -> Tensor:
+    """Logits (m, n_words) of states (m, p): the whole model runs, and its trunk answers with these, as it did before.
+
+    Args:
+        model: The whole.
+        trunk: The part of it below the head.
+        states: What the head reads.
+        output: An earlier answer of the trunk.
+    """
+    tokens = torch.zeros((1, len(states)), dtype=torch.int64, device=states.device)
+    is_tuple = type(output) is tuple
+    with answering([trunk], (states[None],) if is_tuple else type(output)(last_hidden_state=states[None])):
+        answered = model(input_ids=tokens)
+    logits: Tensor = answered[0] if is_tuple else answered.logits
+    return logits[0]
 
 
 def main_tensor(value: Any) -> Tensor | None:

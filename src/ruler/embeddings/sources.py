@@ -172,7 +172,7 @@ def _open_by_length(whole: Batch, batch_size: int, beside: Beside) -> Source:
     of_tokens = whole.has_token_labels
     n_labels = _last_of(labels != IGNORED_TOKEN) if of_tokens and isinstance(labels, Tensor) else np.zeros_like(lengths)
     is_apart = of_tokens and labels is not None and labels.shape != tokens.shape  # a decoder's own tokens
-    blocks = _plan_by_length(np.maximum(lengths, n_labels), batch_size)
+    blocks = _plan_in_order(np.maximum(lengths, n_labels), batch_size)
 
     def cut(rows: IndexArray) -> Batch:
         index = torch.from_numpy(rows)
@@ -203,16 +203,19 @@ def _last_of(marked: Tensor) -> IndexArray:
     return found
 
 
-def _plan_by_length(lengths: IndexArray, batch_size: int) -> list[IndexArray]:
-    """Rows of each batch: the longest records first, at most so many records and tokens."""
+def plan_by_length(lengths: IndexArray, n_tokens: int, n_records: int | None = None) -> list[IndexArray]:
+    """Rows of each batch: the longest records first, at most so many records and tokens, or a single record."""
     order = np.argsort(-lengths, kind="stable")
     blocks, start = [], 0
     while start < len(order):
-        n_fitting = max(1, MOST_TOKENS // max(1, int(lengths[order[start]])))
-        stop = start + min(batch_size, n_fitting)
-        blocks.append(np.sort(order[start:stop]))
-        start = stop
+        n_fitting = max(1, n_tokens // max(1, int(lengths[order[start]])))
+        blocks.append(order[start : start + min(n_fitting, n_records or n_fitting)])
+        start += len(blocks[-1])
     return blocks
+
+
+def _plan_in_order(lengths: IndexArray, batch_size: int) -> list[IndexArray]:
+    return [np.sort(rows) for rows in plan_by_length(lengths, MOST_TOKENS, batch_size)]
 
 
 def _open_items(
@@ -223,7 +226,7 @@ def _open_items(
     if lengths is None:
         blocks = [np.arange(start, stop) for start, stop in iterate_blocks(n_records, batch_size)]
     else:
-        blocks = _plan_by_length(lengths, batch_size)
+        blocks = _plan_in_order(lengths, batch_size)
 
     def read() -> Iterator[Batch]:
         for rows in blocks:

@@ -11,7 +11,7 @@ Write in your own tests, once your method is registered under its name::
 import copy
 import io
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import fields
 from functools import cache, partial
@@ -208,15 +208,10 @@ def check_objective(name: str, original: nn.Module, records: Records, settings: 
     method = METHODS[name]
     with seeded(settings.seed):
         student = copy.deepcopy(original)
-        if method.make_plan is None:
-            assert method.make_objective is not None, f"{name} must have an objective or a plan"
-            plans: Iterable[Plan] = [Plan(method.make_objective(original, settings))]
-        else:
-            found = method.make_plan(student, {side: records[side] for side in method.reads}, settings)
-            plans = [found] if isinstance(found, Plan) else found
+        read: Records = {side: records[side] for side in method.reads}
         losses = [(0.0, 0.0)]
-        for plan in plans:
-            sources = plan.records or {side: records[side] for side in method.reads}
+        for plan in method.list_plans(original, student, read, settings):
+            sources = plan.records or read
             start = _measure(plan, student, sources)
             follow(student, plan, sources, settings)
             losses.append((start, _measure(plan, student, sources)))

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from ruler.core.determinism import seeded
+from ruler.core.determinism import kept_modes, seeded
 from ruler.core.errors import InputError
 from ruler.core.types import Partition, Predictions
 from ruler.models.tabular_mlp import TabularMLP
@@ -136,15 +136,10 @@ def predict(model: nn.Module, data: Source, *, batch_size: int = 4096, precision
     """
     batches = Batches(data, model)
     logits, labels = [], []
-    was_training = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        with torch.no_grad(), use_precision(precision, batches.device):
-            for inputs, answers in batches:
-                starts = range(0, len(answers), batch_size)
-                logits += [compute_logits(model, slice_rows(inputs, at, at + batch_size)) for at in starts]
-                labels.append(answers)
-    finally:
-        for module, is_training in was_training:
-            module.training = is_training
+    with kept_modes(model), torch.no_grad(), use_precision(precision, batches.device):
+        model.eval()
+        for inputs, answers in batches:
+            starts = range(0, len(answers), batch_size)
+            logits += [compute_logits(model, slice_rows(inputs, at, at + batch_size)) for at in starts]
+            labels.append(answers)
     return Predictions(torch.cat(logits).double().cpu().numpy(), torch.cat(labels).cpu().numpy())

@@ -5,7 +5,7 @@ Most of a step of a small model is elementwise work, and attention is fastest wi
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial, wraps
 from inspect import signature
 from typing import Any
@@ -14,7 +14,6 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-_NAME = "create_causal_mask"
 _OF_A_PLAIN_BATCH = {"config", "inputs_embeds", "input_embeds", "position_ids", "cache_position"}
 
 
@@ -44,13 +43,11 @@ def fused_norms(model: nn.Module) -> Iterator[None]:
         and vars(module).keys() >= {"variance_epsilon"}
         and set(dict(module.named_parameters())) == {"weight"}
     ]
-    for norm in norms:
-        norm.forward = partial(_normalise, norm)
-    try:
-        yield
-    finally:
+    with ExitStack() as stack:
         for norm in norms:
-            del norm.forward
+            norm.forward = partial(_normalise, norm)
+            stack.callback(delattr, norm, "forward")
+        yield
 
 
 def _normalise(norm: Any, states: torch.Tensor) -> torch.Tensor:
@@ -74,19 +71,23 @@ def skipped_masks(model: nn.Module) -> Iterator[None]:
         >>> with skipped_masks(nn.Linear(2, 2)):  # no attention: nothing happens
         ...     pass
     """
-    modules: list[Any] = [
-        module
-        for module in {sys.modules[type(part).__module__] for part in model.modules()}
-        if module.__name__.startswith("transformers.") and hasattr(module, _NAME)
-    ]
-    own = [(module, getattr(module, _NAME)) for module in modules]
-    for module, function in own:
-        setattr(module, _NAME, _skip_plain(function))
-    try:
+    with replaced_function(model, "create_causal_mask", _skip_plain):
         yield
-    finally:
-        for module, function in own:
-            setattr(module, _NAME, function)
+
+
+@contextmanager
+def replaced_function(
+    model: nn.Module, name: str, change: Callable[[Callable[..., Any]], Callable[..., Any]]
+) -> Iterator[None]:
+    """While this lasts, the function of this name is another in the transformers modules that a model comes from."""
+    modules = {sys.modules[type(part).__module__] for part in model.modules()}
+    with ExitStack() as stack:
+        for module in modules:
+            if module.__name__.startswith("transformers.") and hasattr(module, name):
+                function = getattr(module, name)
+                stack.callback(setattr, module, name, function)
+                setattr(module, name, change(function))
+        yield
 
 
 def _skip_plain(function: Callable[..., Any]) -> Callable[..., Any]:

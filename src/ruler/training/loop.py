@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from ruler.core.determinism import fixed_algorithms
+from ruler.core.determinism import fixed_algorithms, kept_modes
 from ruler.core.errors import DivergedError, InputError
 from ruler.core.progress import track
 from ruler.training.batches import Batch, Batches, Source
@@ -96,7 +96,8 @@ def optimize(
             stack.enter_context(skipped_masks(model))
         if captured:
             stack.callback(captured.close)
-        stack.callback(_put_back, optimizer, [(module, module.training) for module in model.modules()])
+        stack.callback(optimizer.zero_grad, set_to_none=True)
+        stack.enter_context(kept_modes(model))
         model.train()
         # without end: when an epoch of theirs is over the next one starts, freshly shuffled
         others = [chain.from_iterable(repeat(stream)) for stream in streams[1:]]
@@ -112,13 +113,6 @@ def optimize(
                 on_epoch(epoch, history[-1])
         guard.check_parameters(settings.epochs)
     return tuple(history)
-
-
-def _put_back(optimizer: torch.optim.Optimizer, modes: list[tuple[nn.Module, bool]]) -> None:
-    """Leave no gradients, and every module in the mode that it had."""
-    optimizer.zero_grad(set_to_none=True)
-    for module, is_training in modes:
-        module.training = is_training
 
 
 def _open_streams(

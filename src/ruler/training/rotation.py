@@ -5,12 +5,13 @@
 # ruff: noqa: N803
 from __future__ import annotations
 
-import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
+
+from ruler.training.fused import replaced_function
 
 try:
     import triton
@@ -19,10 +20,9 @@ except ModuleNotFoundError:  # without Triton the models' own function stays
     triton = tl = None
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 _jit = triton.jit if triton else (lambda function: function)
-_NAME = "apply_rotary_pos_emb"
 
 
 @contextmanager
@@ -36,26 +36,16 @@ def fused_rotation(model: nn.Module) -> Iterator[None]:
         >>> with fused_rotation(nn.Linear(2, 2)):  # no rotation: nothing happens
         ...     pass
     """
-    modules: list[Any] = [
-        module
-        for module in {sys.modules[type(part).__module__] for part in model.modules()}
-        if triton is not None and module.__name__.startswith("transformers.") and _rotates_halves(module)
-    ]
-    own = [(module, getattr(module, _NAME)) for module in modules]
-    for module in modules:
-        setattr(module, _NAME, rotate)
-    try:
+
+    def choose(own: Callable[..., Any]) -> Callable[..., Any]:
+        return rotate if triton is not None and _rotates_halves(own) else own
+
+    with replaced_function(model, "apply_rotary_pos_emb", choose):
         yield
-    finally:
-        for module, function in own:
-            setattr(module, _NAME, function)
 
 
-def _rotates_halves(module: Any) -> bool:
-    """Whether this module's function does what `rotate` does, tried on a few numbers."""
-    function = getattr(module, _NAME, None)
-    if function is None:
-        return False
+def _rotates_halves(function: Callable[..., Any]) -> bool:
+    """Whether this function does what `rotate` does, tried on a few numbers."""
     generator = torch.Generator().manual_seed(0)
     queries, keys = (torch.randn(2, heads, 3, 4, generator=generator) for heads in (2, 1))
     cos, sin = (torch.randn(2, 3, 2, generator=generator).repeat(1, 1, 2) for _ in range(2))

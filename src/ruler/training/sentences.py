@@ -21,7 +21,21 @@ _WINDOW = 16  # batches whose records are sorted by length among themselves
 _SHARE_MASKED, _SHARE_REPLACED = 0.8, 0.1  # of the asked tokens; the rest stand as they are (Devlin et al. 2019)
 
 
-class MaskedSentences:
+class _Tokens:
+    """Records as token numbers (n, t), padded to one length."""
+
+    input_ids: torch.Tensor
+
+    def __len__(self) -> int:
+        return len(self.input_ids)
+
+    @property
+    def n_elements(self) -> int:
+        """Numbers per record."""
+        return self.input_ids.shape[1]
+
+
+class MaskedSentences(_Tokens):
     """A source of records for masked language modelling: the tokens to guess are chosen anew in every draw.
 
     Of the asked tokens 80% become the mask, 10% another word at random, and 10% stay. The choice follows the
@@ -56,10 +70,7 @@ class MaskedSentences:
         vocab_size: int,
         share: float = 0.15,
     ) -> None:
-        self.input_ids, self.attention_mask = (
-            (value if isinstance(value, torch.Tensor) else torch.from_numpy(np.array(value))).long()
-            for value in (input_ids, attention_mask)
-        )
+        self.input_ids, self.attention_mask = _as_numbers(input_ids), _as_numbers(attention_mask)
         self.mask_id, self.vocab_size, self.share = int(mask_id), int(vocab_size), float(share)
         self.special_ids = tuple(int(token) for token in special_ids)
         self._n_slots = 1
@@ -78,14 +89,6 @@ class MaskedSentences:
                 f"input_ids and mask_id must be token numbers below vocab_size, {self.vocab_size}; "
                 f"got {low} to {high} and {self.mask_id}. Give the model's own vocabulary size."
             )
-
-    def __len__(self) -> int:
-        return len(self.input_ids)
-
-    @property
-    def n_elements(self) -> int:
-        """Numbers per record."""
-        return self.input_ids.shape[1]
 
     def to(self, device: torch.device) -> "MaskedSentences":
         """The same sentences on a device."""
@@ -124,7 +127,7 @@ class MaskedSentences:
         return {"input_ids": words.where(is_replaced, hidden), "attention_mask": attention, ASKED: places}, labels
 
 
-class Completions:
+class Completions(_Tokens):
     """A source of records for causal language modelling: each token of a completion is asked for, given all before it.
 
     Padding follows the last token, where no earlier token can see it, so the model needs no attention mask.
@@ -144,10 +147,7 @@ class Completions:
     """
 
     def __init__(self, input_ids: npt.ArrayLike | torch.Tensor, labels: npt.ArrayLike | torch.Tensor) -> None:
-        self.input_ids, self.labels = (
-            (value if isinstance(value, torch.Tensor) else torch.from_numpy(np.array(value))).long()
-            for value in (input_ids, labels)
-        )
+        self.input_ids, self.labels = _as_numbers(input_ids), _as_numbers(labels)
         shape = tuple(self.input_ids.shape)
         if len(shape) != 2 or len(self.input_ids) == 0 or shape[1] < 2 or tuple(self.labels.shape) != shape:
             raise InputError(
@@ -170,14 +170,6 @@ class Completions:
             width: -(-int(n_asked[self._widths <= width].max()) // _SLOTS) * _SLOTS
             for width in sorted(set(self._widths.tolist()))
         }
-
-    def __len__(self) -> int:
-        return len(self.input_ids)
-
-    @property
-    def n_elements(self) -> int:
-        """Numbers per record."""
-        return self.input_ids.shape[1]
 
     def to(self, device: torch.device) -> "Completions":
         """The same records on a device."""
@@ -266,6 +258,10 @@ class Preferences:
 
 TokenSource = MaskedSentences | Completions | Preferences
 """Records whose tokens are asked for, rather than one label per record."""
+
+
+def _as_numbers(values: npt.ArrayLike | torch.Tensor) -> torch.Tensor:
+    return (values if isinstance(values, torch.Tensor) else torch.from_numpy(np.array(values))).long()
 
 
 def locate_asked(labels: torch.Tensor, *, at_least: int = 1) -> tuple[torch.Tensor, torch.Tensor]:

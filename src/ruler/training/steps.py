@@ -53,11 +53,8 @@ def _score_asked(model: nn.Module, asked: torch.Tensor, **inputs: Any) -> torch.
     config = getattr(model, "config", None)
     if getattr(config, "use_cache", False) and "use_cache" in signature(model.forward).parameters:
         inputs["use_cache"] = False  # past keys serve generation alone
-    handle = getattr(model, "base_model", model).register_forward_hook(keep_asked)
-    try:
+    with getattr(model, "base_model", model).register_forward_hook(keep_asked):
         output = model(**inputs)
-    finally:
-        handle.remove()
     logits: torch.Tensor = getattr(output, "logits", output)
     return logits if is_picked else pick(logits)
 

@@ -208,14 +208,7 @@ def unlearn(
         student = copy.deepcopy(model)
         if chosen.edit is not None:
             chosen.edit(student, records, settings)
-            return student
-        if chosen.make_plan is not None:
-            found = chosen.make_plan(student, records, settings)
-            plans = iter([found]) if isinstance(found, Plan) else found
-        else:
-            assert chosen.make_objective is not None
-            plans = iter([Plan(chosen.make_objective(model, settings))])
-        for plan in plans:
+        for plan in chosen.list_plans(model, student, records, settings):
             follow(student, plan, records, settings, progress=progress)
     return student
 
@@ -235,18 +228,16 @@ def _check_kind(method: str, side: str, source: "Source") -> None:
 
     from ruler.training.sentences import Completions, MaskedSentences, Preferences
 
-    if isinstance(source, Preferences):
-        found = "preferences"
-    elif isinstance(source, MaskedSentences | Completions):
-        found = "language"
-    elif isinstance(source, tuple | list | TensorDataset):
-        found = "classifier"
-    else:
-        return
+    kinds: dict[str, tuple[type, ...]] = {
+        "preferences": (Preferences,),
+        "language": (MaskedSentences, Completions),
+        "classifier": (tuple, list, TensorDataset),
+    }
+    found = next((kind for kind, types in kinds.items() if isinstance(source, types)), None)
     kind = METHODS[method].kind
     if kind == "preferences" and side == "retain":
         kind = "language"
-    if found not in _TAKEN[kind]:
+    if found is not None and found not in _TAKEN[kind]:
         words = {
             "classifier": "labelled records, such as (X, y)",
             "language": "Completions or MaskedSentences",

@@ -2,13 +2,15 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
-from ruler.core.checks import check_number
 from ruler.core.errors import InputError
 from ruler.training.settings import TrainingSettings
+from ruler.training.settings import count as count
+from ruler.training.settings import fraction as fraction
+from ruler.training.settings import not_negative as not_negative
+from ruler.training.settings import positive as positive
 
 if TYPE_CHECKING:
     from torch import Tensor as Tensor
@@ -28,47 +30,6 @@ Side = Literal["retain", "forget"]
 Kind = Literal["any", "classifier", "language", "preferences"]
 
 
-def check_share(value: float, name: str) -> None:
-    """Refuse a share that is not strictly between 0 and 1."""
-    check_number(value, name, minimum=0, is_strict=True)
-    if value >= 1:
-        raise InputError(f"{name} must be below 1; got {value!r}.")
-
-
-def checked(default: Any, check: Callable[[Any, str], None]) -> Any:
-    """A setting whose value is checked, in subclasses with another default too; ``check`` takes it and its name.
-
-    Example:
-        >>> @dataclass(frozen=True)
-        ... class MySettings(UnlearningSettings):
-        ...     strength: float = positive(1.0)
-        >>> MySettings(strength=0.0)
-        Traceback (most recent call last):
-        ruler.core.errors.InputError: strength must be a finite number above 0; got 0.0.
-    """
-    return field(default=default, metadata={"check": check})
-
-
-def positive(default: float) -> Any:
-    """A setting above 0."""
-    return checked(default, partial(check_number, minimum=0, is_strict=True))
-
-
-def not_negative(default: float) -> Any:
-    """A setting of at least 0."""
-    return checked(default, partial(check_number, minimum=0))
-
-
-def count(default: int, *, least: int = 1) -> Any:
-    """A setting that is a whole number."""
-    return checked(default, partial(check_number, minimum=least, is_whole=True))
-
-
-def fraction(default: float) -> Any:
-    """A setting strictly between 0 and 1."""
-    return checked(default, check_share)
-
-
 @dataclass(frozen=True)
 class UnlearningSettings(TrainingSettings):
     """How an unlearning method is run: the paper's rate, epochs and seed. Each method has a subclass of its own.
@@ -85,10 +46,6 @@ class UnlearningSettings(TrainingSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for kind in type(self).__mro__:
-            for entry in getattr(kind, "__dataclass_fields__", {}).values():
-                if "check" in entry.metadata:
-                    entry.metadata["check"](getattr(self, entry.name), entry.name)
         if self.augment != "none" and not self.may_augment:
             raise InputError(
                 f"augment must be 'none' in unlearning; got {self.augment!r}. Methods see records as they are."
@@ -241,6 +198,14 @@ class Method(Generic[S]):
             self.settings(**{**dict(zip(names, values, strict=True)), **changes})
             for values in product(*self.grid.values())
         )
+
+    def list_plans(self, original: Module, student: Module, records: Records, settings: S) -> Iterator[Plan]:
+        """Its stages, each made when the one before it is over; none of a method that edits the student itself."""
+        if self.make_objective is not None:
+            yield Plan(self.make_objective(original, settings))
+        elif self.make_plan is not None:
+            found = self.make_plan(student, records, settings)
+            yield from [found] if isinstance(found, Plan) else found
 
     def check_settings(self, settings: UnlearningSettings | None) -> S:
         """The settings if they are this method's; None gives the defaults.

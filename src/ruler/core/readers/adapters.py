@@ -10,7 +10,7 @@ from ruler.core.errors import CheckpointError, FileFormatError
 from ruler.core.optional import load_optional
 from ruler.core.readers.arrays import read_safetensors
 from ruler.core.readers.documents import read_json
-from ruler.core.readers.safety import check_at_most, reading_safely
+from ruler.core.readers.safety import reading_safely
 
 CONFIG = "adapter_config.json"
 _WEIGHTS = "adapter_model.safetensors"
@@ -36,7 +36,7 @@ def find_base(folder: Path, bundle: Path) -> Path:
     Raises:
         FileFormatError: It names none, or one elsewhere: on a hub, say.
     """
-    named = _read_adapter_config(folder).get("base_model_name_or_path")
+    named = read_json(folder / CONFIG).get("base_model_name_or_path")
     with reading_safely(folder / CONFIG):
         place = (bundle / str(named)).resolve() if named else bundle
         is_inside = bool(named) and place.is_relative_to(bundle.resolve()) and (place / "config.json").is_file()
@@ -58,7 +58,7 @@ def merge_adapter(model: Any, folder: Path) -> None:
         model: The base, a torch module.
         folder: As PEFT's ``save_pretrained`` writes it, with weights as ``.safetensors``.
     """
-    config = _read_adapter_config(folder)
+    config = read_json(folder / CONFIG)
     _check_kind(config, folder)
     torch = load_optional("torch", "merging an adapter")
     weights = _read_weights(folder)
@@ -95,16 +95,6 @@ def merge_adapter(model: Any, folder: Path) -> None:
             _check_shape(shape[::-1] if is_turned else shape, weight, name, folder)  # a product may be far larger
             delta = _find_scale(config, name, len(parts["A"]), folder) * (parts["B"].float() @ parts["A"].float())
             weight.copy_(weight.float() + (delta.T if is_turned else delta).to(weight.device))
-
-
-def _read_adapter_config(folder: Path) -> dict[str, Any]:
-    path = folder / CONFIG
-    with reading_safely(path):
-        check_at_most(path.stat().st_size, "json_bytes", path, "bytes")
-        config = read_json(path)
-        if not isinstance(config, dict):
-            raise FileFormatError(f"{path} must hold a JSON object; got {type(config).__name__}.")
-    return config
 
 
 def _check_kind(config: Mapping[str, Any], folder: Path) -> None:

@@ -3,7 +3,7 @@
 import json
 import struct
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -165,12 +165,9 @@ def _open_stream(path: Path) -> Any:
 def check_messages(source: Any, path: Path) -> None:
     """Refuse an Arrow stream with packed buffers: each claims the memory that it takes."""
     pyarrow = load_optional("pyarrow", "reading a dataset")
-    messages = pyarrow.ipc.MessageReader.open_stream(source)
-    with suppress(StopIteration):
-        while True:
-            message = messages.read_next_message()
-            if is_packed(message.metadata.to_pybytes(), message.type):
-                raise FileFormatError(f"{path} must not be compressed inside. Save the dataset with save_to_disk.")
+    for message in pyarrow.ipc.MessageReader.open_stream(source):
+        if is_packed(message.metadata.to_pybytes(), message.type):
+            raise FileFormatError(f"{path} must not be compressed inside. Save the dataset with save_to_disk.")
 
 
 def is_packed(content: bytes, kind: str) -> bool:

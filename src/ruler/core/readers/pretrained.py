@@ -105,9 +105,7 @@ def _choose_options(dtype: str | None, load_in: str | None, device_map: str | No
     if load_in is not None:
         load_optional("bitsandbytes", f"load_in = {load_in!r}")
         transformers = load_optional("transformers", "loading a transformers model")
-        how: dict[str, Any] = {f"load_in_{load_in}": True}
-        if load_in == "4bit":
-            how["bnb_4bit_quant_type"] = "nf4"
+        how = {f"load_in_{load_in}": True, "bnb_4bit_quant_type": "nf4"}
         options["quantization_config"] = transformers.BitsAndBytesConfig(**how)
     return options
 
@@ -125,9 +123,7 @@ def load_tokenizer(folder: str | Path) -> Any:
     """
     folder = Path(folder)
     check_folder(folder)
-    transformers = load_optional("transformers", "reading texts")
-    with quiet_transformers(), reading_safely(folder, "tokenizer"):
-        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    tokenizer = _load_beside("AutoTokenizer", folder, "tokenizer")
     # without any file transformers makes a tokenizer up, to which every word is unknown
     files = {"tokenizer.json", *tokenizer.vocab_files_names.values()}
     if not any((folder / name).is_file() for name in files):
@@ -156,12 +152,16 @@ def load_image_processor(folder: str | Path) -> Any:
             f"{folder} must hold an image processor; got none of {', '.join(_PROCESSOR_FILES)}. "
             "Save it there with save_pretrained, or give images that are prepared already."
         )
-    transformers = load_optional("transformers", "reading images")
     for name in _PROCESSOR_FILES:
         if (folder / name).is_file():
             _check_edges(read_json(folder / name), folder / name)
-    with quiet_transformers(), reading_safely(folder, "image processor"):
-        return transformers.AutoImageProcessor.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    return _load_beside("AutoImageProcessor", folder, "image processor")
+
+
+def _load_beside(kind: str, folder: Path, noun: str) -> Any:
+    loader = getattr(load_optional("transformers", f"reading a {noun}"), kind)
+    with quiet_transformers(), reading_safely(folder, noun):
+        return loader.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
 
 
 def check_folder(folder: Path) -> None:

@@ -32,10 +32,8 @@ def reading_safely(path: Path, noun: str | None = None) -> Iterator[None]:
     except InputError as error:
         text = str(error)
         raise FileFormatError(text if text.startswith(str(path)) else f"{path}: {text}") from None
-    except Exception as error:  # parsers raise anything
-        raise FileFormatError(_explain(path, noun or f"{path.suffix} file", error)) from None
-    except BaseException as error:
-        if not is_panic(error):
+    except BaseException as error:  # parsers raise anything
+        if not isinstance(error, Exception) and not is_panic(error):
             raise
         raise FileFormatError(_explain(path, noun or f"{path.suffix} file", error)) from None
 

@@ -18,18 +18,20 @@ from ruler.embeddings.sides import SIDES
 S = TypeVar("S")
 T = TypeVar("T")
 Places = Mapping[str, Path | list[Path]]
-_STRICT = ConfigDict(extra="forbid", strict=True)
 _OLD_EMBEDDINGS = re.compile(r"(unlearned|oracle|original)_(forget|retain|held_out)")
 
 
-class ModelsTable(BaseModel):
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class ModelsTable(_Table):
     """``[models]``: a function that builds the architecture and a checkpoint for each model, or a folder for each.
 
     ``base`` is the model that LoRA adapters are merged into. ``dtype``, ``load_in`` and ``device_map`` say how folders
     are loaded, ``pooling`` what of a text is read, ``attack`` after which attacks models are audited again.
     """
 
-    model_config = _STRICT
     factory: str | None = None
     unlearned: str
     oracle: str | list[str] | None = None
@@ -43,14 +45,13 @@ class ModelsTable(BaseModel):
     attack: str | list[str] | None = None
 
 
-class DataTable(BaseModel):
+class DataTable(_Table):
     """``[data]``: a function that returns the records, or a file (or a folder of images) for each side.
 
     ``label`` and ``strata`` name columns of tables of texts, where these are not called so; for language models
     ``prompt``, ``completion`` and ``span``. The rest says how those are joined, see `PromptForm`.
     """
 
-    model_config = _STRICT
     factory: str | None = None
     forget: str | None = None
     retain: str | None = None
@@ -65,20 +66,19 @@ class DataTable(BaseModel):
     max_tokens: int | None = None
 
 
-class EmbeddingsTable(BaseModel):
+class EmbeddingsTable(_Table):
     """``[embeddings]``: a folder for each model, and the column that serves as strata, for `load_model_folder`."""
 
-    model_config = _STRICT
     unlearned: str
     oracle: str | list[str] | None = None
     original: str | None = None
     strata: str | None = None
 
 
-class EvidenceTable(BaseModel):
+class EvidenceTable(_Table):
     """``[evidence]``: what whoever runs the audit declares about it. The report shows it and verifies none of it."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, str_max_length=2000, str_min_length=1)
+    model_config = ConfigDict(str_max_length=2000, str_min_length=1)
     run_by: str | None = None
     run_for: str | None = None
     request: str | None = None
@@ -88,10 +88,9 @@ class EvidenceTable(BaseModel):
     held_out_declared_by: str | None = None
 
 
-class AuditConfig(BaseModel):
+class AuditConfig(_Table):
     """The whole file: ``[embeddings]``, or ``[models]`` with ``[data]``; ``groups``, ``[settings]``, ``[evidence]``."""
 
-    model_config = _STRICT
     embeddings: EmbeddingsTable | None = None
     models: ModelsTable | None = None
     data: DataTable | None = None
@@ -141,7 +140,7 @@ def read_config(path: Path, settings: type[S]) -> tuple[AuditConfig, S]:
 def _model_file(settings: type) -> type[AuditConfig]:
     """The form of the file whose ``[settings]`` fill this dataclass."""
     fields: Any = {name: (kind, None) for name, kind in getattr(settings, "__annotations__", {}).items()}
-    table: Any = create_model("SettingsTable", __config__=_STRICT, **fields)
+    table: Any = create_model("SettingsTable", __base__=_Table, **fields)
     return create_model("AuditFile", __base__=AuditConfig, settings=(table | None, None))
 
 

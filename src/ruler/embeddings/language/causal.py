@@ -14,7 +14,8 @@ from ruler.core.errors import InputError, LayerNotFoundError
 from ruler.core.types import IndexArray
 from ruler.embeddings import heads
 from ruler.embeddings.inputs import IGNORED_TOKEN
-from ruler.embeddings.running import answering, hooked, tensors_in
+from ruler.embeddings.running import hooked, run_head, tensors_in
+from ruler.embeddings.sources import plan_by_length
 
 _MOST_LOGITS = 1 << 25  # at once, in float32: 128 MB
 
@@ -28,7 +29,7 @@ class CausalParts:
         trunk: The part below the head.
         blocks: Its decoder blocks by dotted name, in forward order.
         norm: What the trunk applies to the last block's states; None if nothing.
-        answer: Wraps states (1, m, p) as the trunk's output.
+        output: An answer of the trunk.
         gives_tuples: Whether blocks return tuples, whose first part is the states.
     """
 
@@ -36,7 +37,7 @@ class CausalParts:
     trunk: nn.Module
     blocks: Mapping[str, nn.Module]
     norm: nn.Module | None
-    answer: Callable[[Tensor], Any]
+    output: Any
     gives_tuples: bool
 
     def run_trunk(self, tokens: Tensor) -> Tensor:
@@ -46,10 +47,7 @@ class CausalParts:
 
     def run_head(self, states: Tensor) -> Tensor:
         """Logits (m, n_words) of states (m, p): the whole model runs, and its trunk answers with these states."""
-        tokens = torch.zeros((1, len(states)), dtype=torch.int64, device=states.device)
-        with answering([self.trunk], self.answer(states[None])):
-            logits: Tensor = self.model(input_ids=tokens)[0]
-        return logits[0]
+        return run_head(self.model, self.trunk, states, self.output)
 
     def map_logits(self, states: Tensor, score: Callable[[Tensor, slice], Tensor]) -> Tensor:
         """``score(logits, rows)`` of the float32 logits of states (m, p), some rows at a time, put together again.
@@ -113,10 +111,7 @@ def dissect(model: nn.Module, tokens: Tensor) -> CausalParts:
     norm = None if last in inside else last
     gives_tuples = any(module in inside and isinstance(given, tuple) for module, given in ran)
 
-    def answer(states: Tensor) -> Any:
-        return (states,) if type(output) is tuple else type(output)(last_hidden_state=states)
-
-    return CausalParts(model, trunk, blocks, norm, answer, gives_tuples)
+    return CausalParts(model, trunk, blocks, norm, output, gives_tuples)
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,14 +181,8 @@ def plan_batches(data: Mapping[str, Any], batch_tokens: int, *, extra: int = 0) 
             f"{int(bare[0])}. Drop these records."
         )
     lengths = (is_asked * torch.arange(tokens.shape[1])).amax(dim=1) + 1
-    order = np.argsort(-lengths.numpy(), kind="stable")
-    batches: list[TokenBatch] = []
-    start = 0
-    while start < len(order):
-        size = max(1, batch_tokens // (int(lengths[order[start]]) + extra))
-        batches.append(_cut_batch(tokens, labels, is_asked, order[start : start + size], lengths))
-        start += size
-    return batches
+    blocks = plan_by_length(lengths.numpy() + extra, batch_tokens)
+    return [_cut_batch(tokens, labels, is_asked, rows, lengths) for rows in blocks]
 
 
 def _read_part(data: Mapping[str, Any], name: str) -> Tensor:

@@ -123,16 +123,11 @@ def prepared(
     if precision not in ("float32", "bfloat16"):
         raise InputError(f"precision must be 'float32' or 'bfloat16'; got {precision!r}.")
     module = bare_module(model)
-    with undisturbed(module, device) as target:
-        rounding: Any = (
-            torch.autocast(target.type, torch.bfloat16)
-            if precision == "bfloat16"
-            else torch.autocast(target.type, enabled=False)
-            if torch.is_autocast_enabled(target.type)
-            else nullcontext()
-        )
-        with rounding:
-            yield dissect(module, batches[0].tokens[:1, :2].to(target)), target
+    with (
+        undisturbed(module, device) as target,
+        torch.autocast(target.type, torch.bfloat16, enabled=precision == "bfloat16"),
+    ):
+        yield dissect(module, batches[0].tokens[:1, :2].to(target)), target
 
 
 def _read_batch(

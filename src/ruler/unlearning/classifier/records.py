@@ -1,28 +1,15 @@
 """Records, layers and gradients of a classifier, as its methods need them."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import torch
 from torch import nn
 from torch.nn import functional
 
+from ruler.core.determinism import kept_modes
 from ruler.core.errors import InputError
+from ruler.embeddings.running import hooked
 from ruler.training.batches import Batches, Source
 from ruler.training.steps import compute_logits
 from ruler.unlearning.method import Pair
-
-
-@contextmanager
-def eval_mode(model: nn.Module) -> Iterator[None]:
-    """A context in which the model is in eval mode; afterwards each of its modules is in its own mode again."""
-    was_training = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, is_training in was_training:
-            module.training = is_training
 
 
 def gather_pair(source: Source, model: nn.Module) -> Pair:
@@ -103,7 +90,8 @@ def sum_loss_gradients(model: nn.Module, pair: Pair, *, block: int = 256) -> dic
     """Per trained parameter the gradient of the cross-entropy, summed over the records, in eval mode."""
     named = {name: value for name, value in model.named_parameters() if value.requires_grad}
     sums = {name: torch.zeros_like(value) for name, value in named.items()}
-    with eval_mode(model):
+    with kept_modes(model):
+        model.eval()
         for inputs, labels in zip(*(torch.split(part, block) for part in pair), strict=True):
             loss = functional.cross_entropy(compute_logits(model, inputs), labels, reduction="sum")
             found = torch.autograd.grad(loss, list(named.values()), allow_unused=True)
@@ -117,11 +105,8 @@ def read_head(model: nn.Module, inputs: torch.Tensor) -> tuple[nn.Linear | None,
     """The last linear layer, what enters it, and the logits, in eval mode; None for a model without linear layers."""
     layers = [module for module in model.modules() if isinstance(module, nn.Linear)][-1:]
     caught: list[torch.Tensor] = []
-    handles = [layer.register_forward_pre_hook(lambda module, given: caught.append(given[0])) for layer in layers]
-    try:
-        with eval_mode(model), torch.no_grad():
-            logits = torch.cat([compute_logits(model, rows) for rows in torch.split(inputs, 1024)])
-    finally:
-        for handle in handles:
-            handle.remove()
+    handles = (layer.register_forward_pre_hook(lambda module, given: caught.append(given[0])) for layer in layers)
+    with hooked(handles), kept_modes(model), torch.no_grad():
+        model.eval()
+        logits = torch.cat([compute_logits(model, rows) for rows in torch.split(inputs, 1024)])
     return next(iter(layers), None), torch.cat(caught) if caught else None, logits

@@ -10,7 +10,7 @@ look clean would hide what it knows.
 
 import copy
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -165,15 +165,12 @@ def _dropout(model: Module, *, is_on: bool) -> Iterator[None]:
     """A context in which dropout drops nothing, unless it shall."""
     from torch import nn
 
-    layers = [] if is_on else [module for module in model.modules() if isinstance(module, nn.Dropout)]
-    rates = [layer.p for layer in layers]
-    for layer in layers:
-        layer.p = 0.0
-    try:
+    with ExitStack() as stack:
+        for module in () if is_on else model.modules():
+            if isinstance(module, nn.Dropout):
+                stack.callback(setattr, module, "p", module.p)
+                module.p = 0.0
         yield
-    finally:
-        for layer, rate in zip(layers, rates, strict=True):
-            layer.p = rate
 
 
 SHORT_RETRAINING = Method(

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ruler.core.determinism import kept_modes
 from ruler.core.errors import InputError
 from ruler.unlearning.method import Method, Module, Pair, Records, Tensor, UnlearningSettings, positive
 
@@ -75,8 +76,6 @@ def sum_gradients(
     from torch.func import functional_call, grad, vmap
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
-    from ruler.unlearning.classifier.records import eval_mode
-
     named = {name: value.detach() for name, value in model.named_parameters() if value.requires_grad}
 
     def measure(values: dict[str, Tensor], inputs: Tensor, label: Tensor) -> Tensor:
@@ -87,7 +86,8 @@ def sum_gradients(
     most = _GRADIENTS_AT_ONCE.get(pair[0].device.type, _GRADIENTS_AT_ONCE["cpu"])
     n_at_once = max(1, most // max(1, sum(value.numel() for value in named.values())))
     by_record = vmap(grad(measure), in_dims=(None, 0, 0))
-    with eval_mode(model), sdpa_kernel(SDPBackend.MATH):  # fused attention takes one record at a time only
+    with kept_modes(model), sdpa_kernel(SDPBackend.MATH):  # fused attention takes one record at a time only
+        model.eval()
         for inputs, labels in zip(*(torch.split(part, n_at_once) for part in pair), strict=True):
             for name, value in by_record(named, inputs, labels).items():
                 sums[name] += value.detach().abs().pow(power).sum(0)

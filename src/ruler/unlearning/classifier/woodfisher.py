@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from ruler.core.determinism import kept_modes
 from ruler.unlearning.method import Method, Module, Records, UnlearningSettings, count, positive
 
 
@@ -27,7 +28,7 @@ def edit(student: Module, records: Records, settings: WoodFisherSettings) -> Non
     import torch
 
     from ruler.unlearning.classifier.curvature import multiply_by_fisher, solve
-    from ruler.unlearning.classifier.records import eval_mode, gather_pair, sum_loss_gradients
+    from ruler.unlearning.classifier.records import gather_pair, sum_loss_gradients
 
     forget, retain = (gather_pair(records[side], student) for side in ("forget", "retain"))
     n_forget, n_retain = len(forget[1]), len(retain[1])
@@ -35,7 +36,7 @@ def edit(student: Module, records: Records, settings: WoodFisherSettings) -> Non
     means = [(of_forget[name] / n_forget - of_retain[name] / n_retain).flatten() for name in of_forget]
     pull = n_forget / (n_forget + n_retain) * torch.cat(means)
     few = torch.randperm(n_retain)[: settings.n_records].to(retain[1].device)
-    with eval_mode(student):
+    with kept_modes(student):
         fisher = multiply_by_fisher(student, retain[0][few], retain[1][few])
         step = solve(lambda x: fisher(x) + settings.damping * x, pull, settings.n_steps)
     values = [value for name, value in student.named_parameters() if name in of_forget]

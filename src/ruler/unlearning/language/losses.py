@@ -89,14 +89,10 @@ def read_hidden(model: nn.Module, inputs: dict[str, torch.Tensor], layer: int, f
         return given, {**named, "hidden_states": named["hidden_states"].detach()}
 
     blocks = find_blocks(model)
-    handles = [
+    with (
         blocks[layer].register_forward_hook(keep),
         blocks[first].register_forward_pre_hook(cut, with_kwargs=True),
-    ]
-    try:
+    ):
         getattr(model, "base_model", model)(**{name: value for name, value in inputs.items() if name != ASKED})
-    finally:
-        for handle in handles:
-            handle.remove()
     hidden = outputs[0].float()
     return hidden.gather(1, inputs[ASKED][:, :, None].expand(-1, -1, hidden.shape[2]))

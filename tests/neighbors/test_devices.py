@@ -49,8 +49,16 @@ def test_models_run_on_the_first_device():
 
 @pytest.mark.parametrize(
     ("device", "message"),
-    [("cuda:0,,cuda:1", "between commas"), ("xpu:all", "must be on this machine; got 'xpu:all'")],
+    [
+        ("cuda:0,,cuda:1", "between commas"),
+        ("cuda:all,cpu", "one device between commas"),
+        ("cpu,cuda:all", "one device between commas"),
+        ("xpu:all", "must be on this machine; got '.?xpu:all"),
+        ("cuda:all:all", "must be on this machine; got '.?cuda:all:all"),
+    ],
 )
 def test_devices_that_are_not_there_are_refused(device, message):
     with pytest.raises(InputError, match=message):
         list_devices(device)
+    with pytest.raises(InputError, match=message):
+        find_neighbors(np.eye(3), np.eye(3), device=f" {device} ")

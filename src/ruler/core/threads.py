@@ -33,7 +33,7 @@ def run_in_threads(call: Callable[[Item], Result], items: Iterable[Item]) -> lis
 
 def count_threads() -> int:
     """Processors that this process may use: at most ``OMP_NUM_THREADS``, where that is set, and at most 16."""
-    wanted = os.environ.get("OMP_NUM_THREADS", "")
+    wanted = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()  # a list goes on with inner levels
     if wanted.isdecimal() and int(wanted) > 0:
         return min(_MOST_THREADS, int(wanted))
     n_processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

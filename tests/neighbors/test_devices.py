@@ -19,6 +19,12 @@ def test_named_devices_share_a_search(monkeypatch):
     assert watched.devices == {"cpu", "cpu:0"}
 
 
+def test_a_device_may_be_torchs_own():
+    rows = np.random.default_rng(0).normal(size=(20, 3))
+    found, named = (find_neighbors(rows, rows, k=2, device=device) for device in (torch.device("cpu"), "cpu"))
+    np.testing.assert_array_equal(found.index, named.index)
+
+
 class Watched:
     def __init__(self, work):
         self.work, self.devices = work, set()

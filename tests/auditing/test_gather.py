@@ -1,5 +1,6 @@
 """From what a user gives to checked evidence."""
 
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -134,6 +135,20 @@ def test_rows_are_put_in_order_whatever_holds_them(kind, tmp_path):
     np.testing.assert_array_equal(ordered, rows[evidence.ids["retain"]])
     assert not np.array_equal(ordered, rows)
     assert type(ordered) is np.ndarray
+
+
+@pytest.mark.parametrize("kind", ["columns first", "part of wider rows"])
+def test_rows_that_are_not_plain_are_put_in_order_without_a_second_copy(kind):
+    rows = np.random.default_rng(5).normal(size=(3000, 1000))
+    held = np.asfortranarray(rows) if kind == "columns first" else np.repeat(rows, 2, axis=1)[:, ::2]
+    tracemalloc.start()
+    try:
+        evidence = gather_evidence((rows[:5], held))
+        kept, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    np.testing.assert_array_equal(evidence.main.rows["retain"], rows[evidence.ids["retain"]])
+    assert peak - kept < 0.8 * rows.nbytes
 
 
 def test_losses_are_given_for_every_side_or_for_none():

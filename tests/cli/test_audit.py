@@ -153,6 +153,7 @@ def test_settings_come_from_options(run, tmp_path):
         (["--margin", "0.7"], "margin must be under 0.5; got 0.7"),
         (["--layer", "all"], "--layer must be used with models in a TOML file; got embeddings"),
         (["--device", "gpu"], "--device must be one of cpu, cuda, mps, xpu; got 'gpu'"),
+        (["--device", "cpu,cdua:1"], "--device must be one of cpu, cuda, mps, xpu; got 'cpu,cdua:1'"),
         (["--json", "--quiet"], "--json must not be used with --quiet"),
     ],
 )

@@ -19,6 +19,14 @@ def test_memory_maps_are_not_copied(tmp_path):
     assert np.shares_memory(as_matrix(mapped, "rows"), mapped)
 
 
+def test_masked_numbers_are_refused_since_what_lies_under_the_mask_would_count():
+    rows = np.ma.masked_array(np.ones((3, 2)))
+    assert as_matrix(rows, "rows").shape == (3, 2)
+    rows[1, 0] = np.ma.masked
+    with pytest.raises(InputError, match="rows must have no masked numbers; got 1"):
+        as_matrix(rows, "rows")
+
+
 def test_faults_are_counted_over_the_whole_matrix():
     width = 64
     rows = np.ones((3 * cached_rows_for(width), width), dtype=np.float32)

@@ -1,5 +1,8 @@
 """Blocks in threads: the answers of a plain loop."""
 
+import os
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -23,9 +26,28 @@ def test_errors_reach_the_caller(n_threads, monkeypatch):
         run_in_threads(lambda item: 1 / item, [2, 1, 0])
 
 
+def test_an_interrupt_ends_all_threads():
+    code = """
+import signal
+from ruler.core.threads import run_in_threads
+
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+for microseconds in range(500, 60_500, 300):
+    try:
+        signal.setitimer(signal.ITIMER_REAL, microseconds / 1e6)
+        run_in_threads(abs, range(20_000))
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    except KeyboardInterrupt:
+        pass
+"""
+    environment = {**os.environ, "OMP_NUM_THREADS": "4"}
+    subprocess.run([sys.executable, "-c", code], env=environment, timeout=60, check=True)
+
+
 def test_the_environment_bounds_the_number_of_threads(monkeypatch):
-    monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    assert count_threads() == 3
-    for value in ("", "0", "2,1"):  # what names no number leaves the processors
+    for value in ("3", " 3", "3,1"):
+        monkeypatch.setenv("OMP_NUM_THREADS", value)
+        assert count_threads() == 3
+    for value in ("", "0", "some"):  # what names no number leaves the processors
         monkeypatch.setenv("OMP_NUM_THREADS", value)
         assert 1 <= count_threads() <= 16

@@ -1,6 +1,7 @@
 import multiprocessing
 import pickle
 import random
+from functools import partial
 
 import numpy as np
 import pytest
@@ -140,3 +141,20 @@ def test_arguments_are_those_of_find_neighbors():
         find_neighbors_by_blocks(rows, rows, k=3, exclude_self=True)
     with pytest.raises(InputError, match="block_rows must be a whole number of at least 2; got 1"):
         find_neighbors_by_blocks(rows, rows, block_rows=1)
+
+
+@pytest.mark.parametrize("side", ["queries", "base"])
+def test_faults_are_counted_over_all_blocks(side):
+    good = np.random.default_rng(0).normal(size=(40, 3))
+    bad = good.copy()
+    bad[[7, 30, 31]] = np.nan
+    stacked = StackedRows(np.array_split(bad, 2), ["a.npy", "b.npy"])
+    for held in (bad, stacked):
+        rows = {"queries": good, "base": good, side: held}
+        messages = []
+        for search in (find_neighbors, partial(find_neighbors_by_blocks, block_rows=4)):
+            with pytest.raises(InputError) as caught:
+                search(**rows)
+            messages.append(str(caught.value))
+        assert messages[0] == messages[1]
+        assert "3 rows" in messages[0]

@@ -19,6 +19,12 @@ def test_named_devices_share_a_search(monkeypatch):
     assert watched.devices == {"cpu", "cpu:0"}
 
 
+def test_a_device_may_be_torchs_own():
+    rows = np.random.default_rng(0).normal(size=(20, 3))
+    found, named = (find_neighbors(rows, rows, k=2, device=device) for device in (torch.device("cpu"), "cpu"))
+    np.testing.assert_array_equal(found.index, named.index)
+
+
 class Watched:
     def __init__(self, work):
         self.work, self.devices = work, set()
@@ -49,8 +55,16 @@ def test_models_run_on_the_first_device():
 
 @pytest.mark.parametrize(
     ("device", "message"),
-    [("cuda:0,,cuda:1", "between commas"), ("xpu:all", "must be on this machine; got 'xpu:all'")],
+    [
+        ("cuda:0,,cuda:1", "between commas"),
+        ("cuda:all,cpu", "one device between commas"),
+        ("cpu,cuda:all", "one device between commas"),
+        ("xpu:all", "must be on this machine; got '.?xpu:all"),
+        ("cuda:all:all", "must be on this machine; got '.?cuda:all:all"),
+    ],
 )
 def test_devices_that_are_not_there_are_refused(device, message):
     with pytest.raises(InputError, match=message):
         list_devices(device)
+    with pytest.raises(InputError, match=message):
+        find_neighbors(np.eye(3), np.eye(3), device=f" {device} ")

@@ -308,11 +308,13 @@ def _hash_side(models: Mapping[str, _GivenModel], side: Side) -> Keys:
 def _take_rows(rows: Any, order: IndexArray) -> npt.NDArray[Any]:
     """A copy of the rows in another order."""
     taken = np.empty((len(order), rows.shape[1]), rows.dtype)
+    # np.take is far quicker than rows[order], but copies all of a matrix that is not plain, for each block
+    is_plain = isinstance(rows, np.ndarray) and rows.flags.c_contiguous and rows.flags.aligned
 
     def take(span: tuple[int, int]) -> None:
         own = slice(*span)
-        if isinstance(rows, np.ndarray):
-            np.take(rows, order[own], axis=0, out=taken[own], mode="clip")  # far quicker than rows[order]
+        if is_plain:
+            np.take(rows, order[own], axis=0, out=taken[own], mode="clip")
         else:
             taken[own] = rows[order[own]]
 

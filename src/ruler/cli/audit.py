@@ -150,7 +150,8 @@ def audit(
         raise InputError(
             "audit must be given a TOML file, or --unlearned and a folder of embeddings; got neither. See --help."
         )
-    if device is not None and device.partition(":")[0] not in _DEVICES:
+    kinds = [] if device is None else [one.strip().partition(":")[0] for one in device.split(",")]
+    if not set(kinds) <= set(_DEVICES):
         raise InputError(f"--device must be one of {', '.join(_DEVICES)}; got {device!r}. Example: --device cuda:0")
     given = {"alpha": alpha, "margin": margin, "seed": seed, "n_reference": n_reference}
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}

@@ -26,7 +26,7 @@ def as_matrix(value: Any, name: str) -> npt.NDArray[Any]:
     device, JAX, CuPy and other DLPack arrays, ``Embeddings``, and nested lists.
 
     Raises:
-        InputError: Not numeric, not 2-D, or empty. The message names the argument.
+        InputError: Not numeric, not 2-D, empty, or in part masked. The message names the argument.
     """
     array = _as_array(value, name)
     if array.dtype.kind not in "fiub":
@@ -40,6 +40,9 @@ def as_matrix(value: Any, name: str) -> npt.NDArray[Any]:
         )
     if 0 in array.shape:
         raise InputError(f"{name} must not be empty; got shape {array.shape}. Give at least one row and column.")
+    n_masked = np.count_nonzero(getattr(array, "mask", False))  # of a masked array
+    if n_masked:
+        raise InputError(f"{name} must have no masked numbers; got {n_masked}. Drop these records or fill them in.")
     return array
 
 

@@ -1,8 +1,9 @@
 """Blocks of rows in several threads: for NumPy, which lets other threads run while it works on one."""
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from threading import Thread
 from typing import TypeVar
 
 import numpy as np
@@ -27,13 +28,39 @@ def run_in_threads(call: Callable[[Item], Result], items: Iterable[Item]) -> lis
     n_threads = min(len(listed), count_threads())
     if n_threads < 2:
         return [call(item) for item in listed]
-    with ThreadPoolExecutor(n_threads) as pool:
-        return list(pool.map(call, listed))
+    waiting = deque(enumerate(listed))
+    results: dict[int, Result] = {}
+    failed: dict[int, BaseException] = {}
+
+    def work() -> None:
+        while True:
+            try:
+                number, item = waiting.popleft()
+            except IndexError:
+                return
+            try:
+                results[number] = call(item)
+            except BaseException as error:
+                failed[number] = error
+                waiting.clear()
+
+    # no pool: an interrupt while it takes in an item may leave its lock held, and then no thread of it ever ends
+    threads = [Thread(target=work, daemon=True) for _ in range(n_threads)]
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        waiting.clear()
+    if failed:
+        raise failed[min(failed)]  # of the first item: items are begun in their order
+    return [results[number] for number in range(len(listed))]
 
 
 def count_threads() -> int:
     """Processors that this process may use: at most ``OMP_NUM_THREADS``, where that is set, and at most 16."""
-    wanted = os.environ.get("OMP_NUM_THREADS", "")
+    wanted = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()  # a list goes on with inner levels
     if wanted.isdecimal() and int(wanted) > 0:
         return min(_MOST_THREADS, int(wanted))
     n_processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

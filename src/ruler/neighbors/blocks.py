@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ruler.core.arithmetic import iterate_blocks
-from ruler.core.checks import check_number
+from ruler.core.checks import check_number, measure_norms
 from ruler.core.determinism import full_precision
 from ruler.core.errors import InputError
 from ruler.core.optional import load_optional
@@ -158,9 +158,14 @@ def find_neighbors_by_blocks(
     similarity = np.full((len(query_rows), k), -np.inf)
     index = np.full((len(query_rows), k), np.iinfo(np.int64).max)
     n_tasks = count_tasks(len(query_rows), len(base_rows), block_rows, is_self=request.is_self)
-    for results in track(run(search_pair, tasks), "searching neighbours", n_items=n_tasks):
-        for found in results:
-            _merge(similarity, index, found)
+    try:
+        for results in track(run(search_pair, tasks), "searching neighbours", n_items=n_tasks):
+            for found in results:
+                _merge(similarity, index, found)
+    except InputError:  # a task knows its own rows alone: say what is wrong with all of them
+        for matrix, name in ((base_rows, "base"), (query_rows, "queries")):
+            measure_norms(matrix, name)
+        raise
     return Neighbors(similarity, index)
 
 

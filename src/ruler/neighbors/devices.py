@@ -12,7 +12,7 @@ class DevicesEngine:
 
     def is_usable_for(self, request: Request) -> bool:
         """Whether the caller named several devices."""
-        return request.device is not None and ("," in request.device or request.device.endswith(":all"))
+        return request.device is not None and ("," in request.device or request.device.strip().endswith(":all"))
 
     def search(self, request: Request) -> Neighbors:
         """As `find_neighbors`; each device holds two blocks of at most a million rows."""
@@ -32,20 +32,19 @@ def list_devices(device: str) -> list[str]:
     """The devices that a name stands for.
 
     Raises:
-        InputError: ``:all`` where there is none of that kind, or a list with nothing between two commas.
+        InputError: ``:all`` where there is none of that kind, or a list with nothing or ``:all`` between its commas.
 
     Example:
         >>> list_devices("cuda:0, cuda:1"), list_devices("cpu")
         (['cuda:0', 'cuda:1'], ['cpu'])
     """
-    kind, _, place = device.partition(":")
-    if place != "all":
-        devices = [one.strip() for one in device.split(",")]
-        if not all(devices):
-            raise InputError(f"device must name devices between commas, such as 'cuda:0,cuda:1'; got {device!r}.")
+    devices = [one.strip() for one in device.split(",")]
+    if not all(devices) or (len(devices) > 1 and any(one.endswith(":all") for one in devices)):
+        raise InputError(f"device must name one device between commas, such as 'cuda:0,cuda:1'; got {device!r}.")
+    if not devices[0].endswith(":all"):
         return devices
     torch = load_optional("torch", "searching on accelerators")
-    count = torch.cuda.device_count() if kind == "cuda" else 0
+    count = torch.cuda.device_count() if devices[0] == "cuda:all" else 0
     if not count:
         raise InputError(f"device must be on this machine; got {device!r} and no such device. Use 'cpu'.")
     return [f"cuda:{number}" for number in range(count)]

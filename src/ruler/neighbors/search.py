@@ -1,6 +1,6 @@
 """The one door to nearest-neighbour search: `find_neighbors`."""
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ruler.core.checks import check_same_space
 from ruler.core.registry import Registry
@@ -8,6 +8,9 @@ from ruler.core.types import Neighbors, RowsLike
 from ruler.neighbors.cpu import CpuEngine
 from ruler.neighbors.cuda.engine import CudaEngine
 from ruler.neighbors.engines import Engine, Request
+
+if TYPE_CHECKING:
+    import torch
 
 ENGINES: Registry[Engine] = Registry("engine", {"cpu": CpuEngine(), "cuda": CudaEngine()})
 """Who can search: the last one that is usable does. `ENGINES.register` adds one of your own."""
@@ -22,7 +25,12 @@ class Searcher(Protocol):
 
 
 def find_neighbors(
-    queries: RowsLike, base: RowsLike, *, k: int = 1, exclude_self: bool = False, device: str | None = None
+    queries: RowsLike,
+    base: RowsLike,
+    *,
+    k: int = 1,
+    exclude_self: bool = False,
+    device: "str | torch.device | None" = None,
 ) -> Neighbors:
     """Which k base rows are most similar to each query, and how similar are they?
 
@@ -35,7 +43,8 @@ def find_neighbors(
         base: (m, p) rows to search. Pass the same object to search a set in itself: half the work.
         k: How many neighbours per query.
         exclude_self: Leave base row i out for query i (leave-one-out, Eq. 6); needs n = m.
-        device: "cpu" or "cuda"; "cuda:all" or "cuda:0,cuda:1" share the work; None goes where the data is.
+        device: "cpu", "cuda" or a torch device; "cuda:all" or "cuda:0,cuda:1" share the work; None goes where the
+            data is.
 
     Returns:
         `Neighbors` with ``similarity`` (n, k) descending in [-1, 1] and ``index`` (n, k); ties by smallest index.
@@ -59,10 +68,10 @@ def search(
     names: tuple[str, str],
     k: int = 1,
     exclude_self: bool = False,
-    device: str | None = None,
+    device: "str | torch.device | None" = None,
 ) -> Neighbors:
     """`find_neighbors` whose errors speak of the caller's own arguments."""
     check_same_space(queries, base, names)
-    request = Request(queries, base, k, exclude_self, device, names)
+    request = Request(queries, base, k, exclude_self, None if device is None else str(device), names)
     usable = [engine for engine in ENGINES.values() if engine.is_usable_for(request)]
     return usable[-1].search(request)

@@ -32,7 +32,7 @@ import signal
 from ruler.core.threads import run_in_threads
 
 signal.signal(signal.SIGALRM, signal.default_int_handler)
-for microseconds in range(500, 60_500, 300):
+for microseconds in range(500, 60_500, 1_000):
     try:
         signal.setitimer(signal.ITIMER_REAL, microseconds / 1e6)
         run_in_threads(abs, range(20_000))

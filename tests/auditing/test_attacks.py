@@ -96,6 +96,8 @@ def test_alpha_is_shared_by_all_audits():
         ("erased", ["invalid", "erased"], "inconclusive", "where the audit is invalid"),
         ("inconclusive", ["erased", "erased"], "inconclusive", "because."),
         ("residual", ["erased", "erased"], "residual", "because. After the weights"),
+        ("residual", ["inconclusive", "erased"], "residual", "because. After the weights"),
+        ("invalid", ["inconclusive", "erased"], "invalid", "because. After the weights"),
         ("displaced", ["residual", "erased"], "displaced", "because."),
         ("damaged", ["residual", "erased"], "damaged", "because."),
         ("invalid", ["residual", "erased"], "invalid", "because."),

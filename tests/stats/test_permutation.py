@@ -204,7 +204,7 @@ def test_labellings_follow_from_the_seed():
 
 
 @pytest.mark.parametrize("strata", [None, np.arange(80) % 3])
-@pytest.mark.parametrize("most_kept", [0, 200, 1 << 24])
+@pytest.mark.parametrize("most_kept", [0, 200, 400, 1 << 24])
 def test_kept_labels_change_nothing(strata, most_kept, monkeypatch):
     monkeypatch.setattr("ruler.stats.permutation._MOST_KEPT_BYTES", most_kept)
     monkeypatch.setattr("ruler.stats.permutation._BLOCK_ELEMENTS", 80 * 7)  # seven labellings per block

@@ -57,8 +57,8 @@ def test_models_run_on_the_first_device():
     ("device", "message"),
     [
         ("cuda:0,,cuda:1", "between commas"),
-        ("cuda:all,cpu", "one device between commas"),
-        ("cpu,cuda:all", "one device between commas"),
+        ("cuda:all,cpu", "single devices between commas"),
+        ("cpu,cuda:all", "single devices between commas"),
         ("xpu:all", "must be on this machine; got '.?xpu:all"),
         ("cuda:all:all", "must be on this machine; got '.?cuda:all:all"),
     ],

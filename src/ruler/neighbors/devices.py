@@ -40,7 +40,7 @@ def list_devices(device: str) -> list[str]:
     """
     devices = [one.strip() for one in device.split(",")]
     if not all(devices) or (len(devices) > 1 and any(one.endswith(":all") for one in devices)):
-        raise InputError(f"device must name one device between commas, such as 'cuda:0,cuda:1'; got {device!r}.")
+        raise InputError(f"device must name single devices between commas, such as 'cuda:0,cuda:1'; got {device!r}.")
     if not devices[0].endswith(":all"):
         return devices
     torch = load_optional("torch", "searching on accelerators")

@@ -187,11 +187,12 @@ def read_model(
     from ruler.embeddings.heads import reads_texts_alike
     from ruler.embeddings.losses import LossMeter
     from ruler.embeddings.running import bare_module, undisturbed
+    from ruler.embeddings.small_maps import small_maps_as_products
 
     n_asked = DEFAULT_BATCH if batch_size is None else batch_size
     check_number(n_asked, "batch_size", minimum=1, is_whole=True)
     module = bare_module(model)
-    with undisturbed(module, device) as run_device:
+    with undisturbed(module, device) as run_device, small_maps_as_products(module, run_device):
         reader = forward.plan_reader(module, layer, pooling)
         n_at_once = n_asked if n_most is None or reader.is_writer else min(n_asked, n_most)
         are_texts = not reader.is_writer and reads_texts_alike(module)

@@ -1,7 +1,7 @@
 """A model as it is run here: without wrappers, in eval mode, watched by hooks, and afterwards as it was."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -68,16 +68,21 @@ def hooked(handles: Iterable[Any]) -> Iterator[None]:
 
 
 @contextmanager
-def answering(modules: Iterable[nn.Module], answer: Any) -> Iterator[None]:
-    """Let modules give an answer instead of running."""
+def replacing(forwards: Iterable[tuple[nn.Module, Callable[..., Any]]]) -> Iterator[None]:
+    """Let modules run other functions in place of their own forward."""
     with ExitStack() as stack:
-        for module in modules:
+        for module, forward in forwards:
             if "forward" in vars(module):  # a library that moves weights about had put one there
                 stack.callback(setattr, module, "forward", vars(module)["forward"])
             else:
                 stack.callback(delattr, module, "forward")
-            module.forward = lambda *_, **__: answer
+            module.forward = forward
         yield
+
+
+def answering(modules: Iterable[nn.Module], answer: Any) -> AbstractContextManager[None]:
+    """Let modules give an answer instead of running."""
+    return replacing((module, lambda *_, **__: answer) for module in modules)
 
 
 def run_head(model: Any, trunk: nn.Module, states: Tensor, output: Any) -> Tensor:

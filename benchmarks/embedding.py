@@ -5,12 +5,13 @@
 weights, which take the same time. The plain loops take batches in the order of the records, pad each batch of texts to
 its longest, and copy what a hook reads to the host batch by batch. torch computes products in float32 and rounds the
 inputs of convolutions to ten bits (TF32) unless it is told otherwise; RULER does not round them. So images are also
-timed against the plain loop in full precision.
+timed against the plain loop in full precision, and both under the caller's autocast to bfloat16.
 """
 
 import argparse
 import json
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -78,15 +79,26 @@ def batch_texts(texts: list[Tensor]) -> Iterator[dict[str, Tensor]]:
 def compare(
     name: str, ours: Callable[[], Any], rivals: Mapping[str, Callable[[], Tensor]], device: str
 ) -> Iterator[dict[str, Any]]:
-    """Seconds of each, and how far the rows of each rival are from ours, in units of the largest number."""
-    read: list[Any] = []
-    ours_s = take_time(lambda: read.append(ours()), device)
-    rows = torch.from_numpy(read[0].values)
+    """Seconds and memory of each, and how far rows of a rival are from ours, in units of the largest number."""
+    found, ours_s, ours_mb = _measure(ours, device)
+    rows = torch.from_numpy(found.values)
     for rival, work in rivals.items():
-        kept: list[Tensor] = []
-        elapsed_s = take_time(lambda work=work, kept=kept: kept.append(work()), device)  # type: ignore[misc]
-        apart = float((kept[0] - rows).abs().max() / rows.abs().max())
-        yield {"work": name, "rival": rival, "rival_s": elapsed_s, "ruler_s": ours_s, "apart": apart}
+        others, elapsed_s, rival_mb = _measure(work, device)
+        apart = float((others - rows).abs().max() / rows.abs().max())
+        times = {"rival_s": elapsed_s, "ruler_s": ours_s, "rival_mb": rival_mb, "ruler_mb": ours_mb}
+        yield {"work": name, "rival": rival, **times, "apart": apart}
+
+
+def _measure(work: Callable[[], Any], device: str) -> tuple[Any, float, float]:
+    """What a call gives, its seconds, and how much of a GPU's memory it takes beyond what was there, in MB."""
+    kept: list[Any] = []
+    has_gpu = device == "cuda"
+    before = torch.cuda.memory_allocated() if has_gpu else 0
+    if has_gpu:
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    elapsed_s = take_time(lambda: kept.append(work()), device)
+    return kept[0], elapsed_s, (torch.cuda.max_memory_allocated() - before) / 1e6 if has_gpu else 0.0
 
 
 def time_images(n: int, device: str) -> Iterator[dict[str, Any]]:
@@ -98,14 +110,22 @@ def time_images(n: int, device: str) -> Iterator[dict[str, Any]]:
     def read_plain(part: Tensor = images) -> Tensor:
         return read_plainly(model, model.fc, batch_images(part), device)
 
-    def read_fully() -> Tensor:
+    def read_fully(part: Tensor = images) -> Tensor:
         with full_precision(torch):
-            return read_plain()
+            return read_plain(part)
 
-    read_plain(images[:BATCH])  # kernels are loaded
-    embed(model, images[:BATCH])
-    rivals = {"plain loop, TF32": read_plain, "plain loop, full precision": read_fully}
-    yield from compare(f"{n:,} images, ResNet-18", lambda: embed(model, images), rivals, device)
+    def rounded(work: Callable[[], Any]) -> Any:
+        with torch.autocast(device, dtype=torch.bfloat16):
+            return work()
+
+    rivals = {"plain loop, full precision": read_fully, "plain loop, TF32": read_plain}
+    in_bfloat16 = {"plain loop, bfloat16": lambda: rounded(read_plain).float()}
+    name = f"{n:,} images, ResNet-18"
+    for work in (read_plain, read_fully, lambda part: embed(model, part)):
+        work(images[:BATCH])  # kernels are loaded
+        rounded(partial(work, images[:BATCH]))
+    yield from compare(name, lambda: embed(model, images), rivals, device)
+    yield from compare(f"{name}, bfloat16", lambda: rounded(lambda: embed(model, images)), in_bfloat16, device)
 
 
 def time_texts(n: int, device: str, *, is_small: bool) -> Iterator[dict[str, Any]]:

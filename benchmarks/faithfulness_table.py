@@ -148,10 +148,17 @@ def _count(verdicts: pd.Series) -> str:
     return ", ".join(f"{count} {name}" for name, count in verdicts.value_counts().sort_index().items())
 
 
+def list_attacked(models: pd.DataFrame) -> pd.DataFrame:
+    """Rows of attacked models; one that a later run repeated to the digit counts once, oracles in each run."""
+    attacked = models[models["part"] == "attacks"]
+    is_repeated = attacked.drop(columns="run").duplicated(keep="last") & (attacked["method"] != "oracle")
+    return attacked[~is_repeated]
+
+
 def tabulate_attacks(models: pd.DataFrame) -> list[str]:
     """Verdict and effects of each unlearned model as it is, rounded to four bits, and after relearning."""
     rows = []
-    for _, row in models[models["part"] == "attacks"].sort_values(["method", "rate", "run", "name"]).iterrows():
+    for _, row in list_attacked(models).sort_values(["method", "rate", "run", "name"]).iterrows():
         effects = (f"{row[name]:.3f}" for name in ("loss_auc_by_one", "m2_auc_by_one", "uds"))
         rate = f"{row['rate']:g}" if row["rate"] else ""
         rows.append(
@@ -192,7 +199,7 @@ def list_robustness(
     it is 1 where the metric does not rise in the model, and else at least 0.
     """
     shares = []
-    for _, run in models[models["part"] == "attacks"].groupby("run"):
+    for _, run in list_attacked(models).groupby("run"):
         values: dict[tuple[str, float], dict[str, float]] = {}
         skills: dict[tuple[str, float], float] = {}
         rows = zip(

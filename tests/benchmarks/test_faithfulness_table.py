@@ -75,6 +75,8 @@ def test_robustness_compares_with_the_oracle_of_the_same_run():
         *attacked("oracle", 2, 1.0, 0.1, 0.1, 0.4),
         *attacked("npo", 2, 1.0, 0.2, 0.4, 0.4),
         *attacked("rmu", 2, 1.0, 0.9, 0.9),
+        *attacked("oracle", 3, 1.0, 0.1, 0.1, 0.4),
+        *attacked("rmu", 3, 1.0, 0.9, 0.9),
     ]
     shares = list_robustness(pd.DataFrame(rows), "score", lambda value: value)
     assert shares == [

@@ -17,6 +17,7 @@ from ruler.embeddings.inputs import IGNORED_TOKEN, MARKS_NAME, ForwardSignature,
 
 _WIDEST_FEATURES = 1000
 _MOST_FEATURES = 1 << 26  # numbers; 512 MB as float64
+_MOST_PINNED_BYTES = 1 << 28  # of a batch on its way to a GPU; larger ones are copied as they are
 _BESIDE = {"ids": ("id", "ids"), "groups": ("groups", "group"), "strata": ("strata",)}
 
 Beside = Mapping[str, npt.NDArray[Any]]
@@ -104,14 +105,15 @@ class Batch:
         return rows.detach().to("cpu", rows.dtype if rows.dtype == torch.float64 else torch.float32).numpy()
 
     def placed(self, device: torch.device, float_dtype: torch.dtype | None) -> "Batch":
-        """The same batch on a device, with its real numbers in the model's precision."""
-        return replace(
-            self,
-            columns={
-                key: value.to(device, float_dtype if value.is_floating_point() else None)
-                for key, value in self.columns.items()
-            },
-        )
+        """The same batch on a device, with its real numbers in the model's precision; a GPU need not be waited for."""
+
+        def place(value: Tensor) -> Tensor:
+            dtype = float_dtype if value.is_floating_point() else None
+            if device.type == "cuda" and value.device.type == "cpu" and value.nbytes <= _MOST_PINNED_BYTES:
+                return value.pin_memory().to(device, dtype, non_blocking=True)
+            return value.to(device, dtype)
+
+        return replace(self, columns={key: place(value) for key, value in self.columns.items()})
 
 
 def find_beside_in(record: Mapping[str, Any], signature: ForwardSignature) -> dict[str, npt.NDArray[Any]]:
@@ -184,9 +186,9 @@ class GatheredRows:
                 self._features.append(block)
 
     @property
-    def are_enough(self) -> bool:
-        """Whether no more records are wanted."""
-        return self._n_most is not None and next(iter(self._stacks.values())).n_rows >= self._n_most
+    def n_rows(self) -> int:
+        """How many records so far."""
+        return next(iter(self._stacks.values())).n_rows
 
     def finish(self, beside: Mapping[str, npt.NDArray[Any]]) -> tuple[dict[str, Embeddings], IndexArray, IndexArray]:
         """Embeddings by layer; the records they are of, ascending; and the place of each in the order of visits."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import torch
 
     from ruler.embeddings.batches import Batch
-    from ruler.embeddings.forward import LayerReader
+    from ruler.embeddings.forward import LayerReader, Pass
     from ruler.embeddings.heads import Pooling
     from ruler.embeddings.sources import Source
 
@@ -210,17 +210,18 @@ def read_model(
         words, meter = passed.pooling, LossMeter(reader)
         gathered = GatheredRows(passed.vectors, source.n_records, n_most)
         is_shown = progress and source.n_batches is not None
-        batch: Batch | None = first
+        held: tuple[Batch, Mapping[str, npt.NDArray[Any]]] | None = None
         with show_progress("embedding", source.n_batches or 0, is_shown=is_shown) as advance:
-            while batch is not None:
-                if batch is not first:
-                    start = batch.placed(run_device, reader.input_dtype)
-                    passed = reader.read(start)
-                upcoming = next(stream, None)  # gathered while a GPU still computes
-                gathered.add(batch, passed.fetch())
-                meter.add(start, passed.output)
+            for batch, placed, one in _pass_over(reader, stream, (first, start, passed), run_device):
+                if held is not None:  # kept while a GPU still computes
+                    gathered.add(*held)
+                held = batch, one.fetch()
+                meter.add(placed, one.output)
                 advance(1)
-                batch = None if gathered.are_enough else upcoming
+                if n_most is not None and gathered.n_rows + batch.n_rows >= n_most:
+                    break
+            if held is not None:
+                gathered.add(*held)
         losses = meter.finish()
     layers, rows, order = gathered.finish(source.beside)
     return ModelReading(
@@ -232,6 +233,22 @@ def read_model(
         rows,
         None if losses.n_tokens is None else losses.n_tokens[order],
     )
+
+
+def _pass_over(
+    reader: "LayerReader", stream: "Iterator[Batch]", begun: "tuple[Batch, Batch, Pass]", device: "torch.device"
+) -> "Iterator[tuple[Batch, Batch, Pass]]":
+    """Batches as given and as placed, with their passes: the one that has begun, and the rest of the stream.
+
+    While a GPU computes, the next batch is placed beside it.
+    """
+    while True:
+        upcoming = next(stream, None)
+        following = None if upcoming is None else upcoming.placed(device, reader.input_dtype)
+        yield begun
+        if upcoming is None or following is None:
+            return
+        begun = upcoming, following, reader.read(following)
 
 
 def _open_repeatable(

@@ -1,9 +1,10 @@
 """Many scores of the same two samples: are the samples alike in all of them, and in which are they not?"""
 
 import math
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ruler.core.arithmetic import iterate_blocks
-from ruler.core.threads import run_in_threads
+from ruler.core.threads import begin, run_in_threads
 from ruler.core.types import FloatArray, IndexArray
 from ruler.stats.auc import ROUNDING, ScorePool, estimate_auc
 
@@ -145,19 +146,27 @@ def _draw_labels(
     parts: list[Any] = [slice(None)]
     if strata is not None:
         parts = [np.flatnonzero(strata == code) for code in np.unique(strata)]
-    for number, (n_wanted, n_draws) in enumerate(_plan_blocks(n, n_permutations)):
-        if number < len(kept.blocks):
-            n_drawn += n_draws
-            yield n_wanted, np.unpackbits(kept.blocks[number], axis=1, count=n).view(bool)
-            continue
-        rng = rng or deepcopy(kept.rng)
+
+    def draw(rng: np.random.Generator, n_draws: int) -> npt.NDArray[np.bool_]:
         labels = np.empty((n_draws, n), dtype=bool)
         for part in parts:
             labels[:, part] = shuffle_labels(rng, start[part], n_draws)
+        return labels
+
+    following: Callable[[], npt.NDArray[np.bool_]] | None = None
+    plan = list(_plan_blocks(n, n_permutations))
+    for number, (n_wanted, n_draws) in enumerate(plan):
         n_drawn += n_draws
+        if number < len(kept.blocks):
+            yield n_wanted, np.unpackbits(kept.blocks[number], axis=1, count=n).view(bool)
+            continue
+        rng = rng or deepcopy(kept.rng)
+        labels = following() if following else draw(rng, n_draws)
         if number == len(kept.blocks) and n_drawn <= most_kept:
             kept.blocks.append(np.packbits(labels, axis=1))
             kept.rng = deepcopy(rng)
+        # the rest of a round is needed in any case: it is drawn while the caller counts
+        following = begin(partial(draw, rng, plan[number + 1][1])) if n_drawn < n_wanted else None
         yield n_wanted, labels
 
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from ruler.neighbors import find_neighbors
-from ruler.neighbors.cuda import scan
+from ruler.neighbors.cuda import engine, scan
 from ruler.neighbors.cuda.engine import CudaEngine
 from ruler.neighbors.engines import Request
 from ruler.testing.engines import KINDS
@@ -22,6 +22,17 @@ def test_answer_is_that_of_the_cpu_engines(device, kind, k, exclude_self, random
         found = CudaEngine().search(Request(rows, base, k=k, exclude_self=exclude_self, device=device))
         np.testing.assert_array_equal(found.similarity, expected.similarity)
         np.testing.assert_array_equal(found.index, expected.index)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_files_that_are_open_for_reading_are_searched_without_a_warning(device, random, tmp_path, monkeypatch):
+    monkeypatch.setattr(engine, "rows_for", lambda width: 100)
+    np.save(tmp_path / "rows.npy", random.normal(size=(650, 11)).astype(np.float32))
+    rows = np.load(tmp_path / "rows.npy", mmap_mode="r")
+    found = CudaEngine().search(Request(rows, rows, exclude_self=True, device=device))
+    expected = find_neighbors(np.array(rows), np.array(rows), exclude_self=True)
+    np.testing.assert_array_equal(found.similarity, expected.similarity)
+    np.testing.assert_array_equal(found.index, expected.index)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float64"])

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ruler.core.arithmetic import iterate_blocks, norm_rows, unit_rows
 from ruler.core.checks import as_matrix, is_on_cuda, measure_norms
@@ -127,12 +128,22 @@ def load_rows(torch: Any, value: Any, name: str, device: str) -> DeviceRows:
         if tensor.ndim != 2 or tensor.numel() == 0:
             as_matrix(value, name)  # says what is wrong
     else:
-        tensor = torch.from_numpy(np.ascontiguousarray(as_matrix(value, name))).to(device)
+        tensor = _copy_rows(torch, np.ascontiguousarray(as_matrix(value, name)), device)
     norms = torch.cat([norm_rows(block.double()) for block in tensor.split(rows_for(tensor.shape[1]))])
     host_norms: FloatArray = norms.cpu().numpy()
     if not bool((norms.isfinite() & (norms.square() >= torch.finfo(torch.float64).tiny)).all()):
         measure_norms(as_matrix(value, name), name)  # raises, unless the small ones are all-zero rows
     return DeviceRows(torch, tensor, host_norms, norms)
+
+
+def _copy_rows(torch: Any, rows: npt.NDArray[Any], device: str) -> Any:
+    """Rows as a tensor on the device; those of a file that is open for reading alone block by block."""
+    if rows.flags.writeable:
+        return torch.from_numpy(rows).to(device)
+    tensor = torch.empty(rows.shape, dtype=torch.from_numpy(rows[:1].copy()).dtype, device=device)
+    for start, stop in iterate_blocks(len(rows), rows_for(rows.shape[1])):
+        tensor[start:stop] = torch.from_numpy(rows[start:stop].copy())  # torch warns of arrays that are not writeable
+    return tensor
 
 
 def _group_identical(rows: DeviceRows) -> Groups | None:

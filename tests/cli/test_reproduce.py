@@ -60,20 +60,29 @@ def run(out: Path, *words: str) -> Any:
 def test_words_become_settings(recorder: Recorder, tmp_path: Path) -> None:
     result = run(
         tmp_path, "primary", "--datasets", "adult", "magic", "--seeds", "3", "--methods", "scrub", "--methods",
-        "fine_tuning", "--forget-fractions", "0.05", "0.2", "--jobs", "2", "--engine", "ensemble",
+        "fine_tuning", "--forget-fractions", "0.05", "0.2", "--jobs", "2", "--engine", "protocol",
     )  # fmt: skip
     assert result.exit_code == 0, result.output
     (study,) = recorder.studies
-    assert (study.datasets, study.seeds, study.engine) == (("adult", "magic"), (0, 1, 2), "ensemble")
+    assert (study.datasets, study.seeds, study.engine) == (("adult", "magic"), (0, 1, 2), "protocol")
     assert (study.methods, study.forget_fractions) == (("fine_tuning", "scrub"), (0.05, 0.2))
     assert recorder.settings == RunSettings(out=tmp_path / "results", executor=LocalExecutor(2))
     assert "4 of 4 cells, 1 new, in 0:01:15" in result.output
 
 
-def test_a_gpu_takes_the_ensemble_and_checkpoints_mean_imported_models(recorder: Recorder, tmp_path: Path) -> None:
-    run(tmp_path, "primary", "--device", "cuda")
-    assert recorder.studies[0].engine == "ensemble"
-    run(tmp_path, "primary", "--checkpoints", str(tmp_path))
+def test_the_ensemble_is_the_default_and_published_models_are_the_protocols(
+    recorder: Recorder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "export_models", lambda *_: None)
+    for words, engine in (
+        ([], "ensemble"),
+        (["--device", "cuda"], "ensemble"),
+        (["--export-checkpoints", str(tmp_path)], "protocol"),
+        (["--checkpoints", str(tmp_path)], "protocol"),
+    ):
+        result = run(tmp_path, "primary", *words)
+        assert result.exit_code == 0, result.output
+        assert recorder.studies[0].engine == engine
     assert recorder.studies[0].models == "imported"
     assert recorder.settings is not None
     assert recorder.settings.checkpoints == tmp_path
@@ -102,6 +111,8 @@ def test_a_cluster_is_asked_for_by_name(recorder: Recorder, tmp_path: Path) -> N
         (["primary", "--checkpoints", "/no/such/folder"], "checkpoints must be a folder"),
         (["images", "--engine", "ensemble"], "engine must be omitted for diagnostic studies"),
         (["images", "--export-checkpoints", "models"], "export-checkpoints must be used with models of the engine"),
+        (["primary", "--engine", "ensemble", "--export-checkpoints", "models"], "on the CPU with --engine protocol"),
+        (["primary", "--engine", "ensemble", "--checkpoints", "models"], "engine must be 'protocol' for mini batches"),
     ],
 )
 def test_misuse_is_said_before_anything_runs(

@@ -7,7 +7,9 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -17,7 +19,7 @@ from ruler.experiment.executors.local import MOST_DEATHS
 from ruler.experiment.run import RESULTS_FILE, RunSettings, run_studies
 from ruler.experiment.settings import StudySettings, format_studies
 from ruler.experiment.store import ResultStore, load_results
-from ruler.experiment.studies import choose_studies, narrow_studies
+from ruler.experiment.studies import choose_studies, choose_variant, narrow_studies
 from ruler.testing.executors import InProcessExecutor
 
 pytest.importorskip("ray", reason="needs ray: pip install 'ruler-audit[cluster]'")
@@ -26,14 +28,19 @@ pytestmark = pytest.mark.cluster
 PROVENANCE = ["elapsed_s", "ruler_version", "commit", "torch_version", "machine", "finished_at"]
 SMALL = StudySettings("primary", ("heart_disease",), ("gradient_ascent", "scrub"), (0.05,), (0, 1, 2))
 N_SMALL = 3 * 2
-(LONGER,) = narrow_studies(
-    choose_studies("primary"), datasets=("breast_cancer", "heart_disease"), n_seeds=2, forget_fractions=(0.05,)
+(LONGER,) = choose_variant(
+    narrow_studies(
+        choose_studies("primary"), datasets=("breast_cancer", "heart_disease"), n_seeds=2, forget_fractions=(0.05,)
+    ),
+    engine="protocol",
+    device="cpu",
+    is_imported=False,
 )
 N_LONGER = 2 * 2 * 6
 POISONED = StudySettings("poisoned", ("breast_cancer",), ("gradient_ascent", "scrub"), (0.05,), (0, 1, 2))
 COMMAND = [
     *(sys.executable, "-c", "from ruler.cli import main; main()", "reproduce", "primary", "--executor", "ray"),
-    *("--datasets", "heart_disease", "--seeds", "2", "--forget-fractions", "0.05", "--out"),
+    *("--datasets", "heart_disease", "--seeds", "2", "--forget-fractions", "0.05", "--engine", "protocol", "--out"),
 ]
 COORDINATOR = """
 import sys
@@ -103,12 +110,14 @@ def longer_values(tmp_path_factory: pytest.TempPathFactory, data_folder: Path) -
     return run_here(LONGER, tmp_path_factory.mktemp("here"))
 
 
+@pytest.mark.parametrize("engine", ["protocol", "ensemble"])
 def test_three_nodes_give_the_rows_of_a_local_run(
-    machines: Machines, data_folder: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+    machines: Machines, data_folder: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, engine: Any
 ) -> None:
-    said = finish(start(machines.environment, coordinate(tmp_path, SMALL)))
+    study = replace(SMALL, engine=engine)
+    said = finish(start(machines.environment, coordinate(tmp_path, study)))
     assert f"{N_SMALL} of {N_SMALL} cells, {N_SMALL} new" in said
-    expected = run_here(SMALL, tmp_path_factory.mktemp("here"))
+    expected = run_here(study, tmp_path_factory.mktemp("here"))
     pd.testing.assert_frame_equal(values_of(tmp_path), expected, check_exact=True)
     caches = sorted(machines.folder.glob("node-*"))
     assert len(caches) == 3, "each node does a job, and keeps the models in its own cache"

@@ -80,12 +80,23 @@ def test_failing_cells_are_reported_and_retried_once_they_can_succeed(tmp_path: 
     assert (second.n_done, second.n_new, second.failures) == (2, 1, {})
 
 
+def test_a_resumed_ensemble_in_several_processes_gives_the_rows_of_one(tmp_path: Path) -> None:
+    study = replace(TINY, forget_fractions=(0.05, 0.1), has_reference_rows=True, engine="ensemble")
+    (tmp_path / "whole").mkdir()
+    run_studies([study], settings_for(tmp_path / "whole"))
+    part = replace(study, methods=("scrub",), seeds=(1,), forget_fractions=(0.1,))
+    for some, n_jobs in ((part, 1), (study, 2)):
+        summary = run_studies([some], RunSettings(tmp_path / "parts", LocalExecutor(n_jobs)))
+    assert (summary.n_cells, summary.n_new, summary.failures) == (16, 13, {})
+    pd.testing.assert_frame_equal(values_of(tmp_path / "parts"), values_of(tmp_path / "whole"), check_exact=True)
+
+
 def test_results_of_another_variant_are_not_mixed(tmp_path: Path) -> None:
     made_by = Provenance(device="cpu", ruler_version="0", commit=None, torch_version="2", machine="this")
     with ResultStore(tmp_path / RESULTS_FILE) as store:
         cell = list_cells(replace(TINY, engine="ensemble"))[0]
         store.add(Outcome(cell, {"n_forget": 3}, 1.0), made_by)
-    with pytest.raises(InputError, match="must hold the study primary in one variant"):
+    with pytest.raises(InputError, match=r"study primary in one variant; .* Resume with --engine ensemble, or name"):
         run_studies([TINY], settings_for(tmp_path))
 
 
@@ -96,8 +107,9 @@ def test_variants() -> None:
         chosen = choose_variant(studies, engine=engine, device=device, is_imported=False)
         return {study.name: study.engine for study in chosen}
 
-    assert set(engines(None, "cpu").values()) == {"protocol"}
-    assert {name for name, engine in engines(None, "cuda").items() if engine == "protocol"} == {"minibatch"}
+    for device in ("cpu", "cuda"):
+        assert {name for name, engine in engines(None, device).items() if engine == "protocol"} == {"minibatch"}
+    assert set(engines("protocol", "cpu").values()) == {"protocol"}
     assert engines("ensemble", "cpu") == engines(None, "cuda")
     with pytest.raises(InputError, match="device must be cpu for the engine protocol; got cuda"):
         engines("protocol", "cuda")
@@ -106,7 +118,12 @@ def test_variants() -> None:
     with pytest.raises(UnknownNameError, match="engine must be one of"):
         engines("fast", "cpu")
     (imported,) = choose_variant(studies[:1], engine=None, device="cpu", is_imported=True)
-    assert imported.models == "imported"
+    assert (imported.engine, imported.models) == ("protocol", "imported")
+    for engine, expected in ((None, "protocol"), ("ensemble", "ensemble")):
+        (exported,) = choose_variant(studies[:1], engine=engine, device="cpu", is_imported=False, is_exported=True)
+        assert exported.engine == expected
+    own = StudySettings("own", ("breast_cancer",), ("sisa",), seeds=(0,))  # no terms, which the ensemble needs
+    assert choose_variant([own], engine=None, device="cpu", is_imported=False) == (own,)
     everything = choose_variant(studies, engine=None, device="cpu", is_imported=True)
     assert {study.name for study in everything if study.models == "trained"} == {"minibatch"}
     with pytest.raises(InputError, match="checkpoints must be omitted for mini batches"):

@@ -152,8 +152,15 @@ def test_a_study_is_held_in_one_variant(path: Path) -> None:
         add(store, CELL)
         store.check_variant([CELL])
         store.check_variant([Cell("bad-teacher", "adult", "bad_teacher", 0.05, 0, 5e-4, engine="ensemble")])
-        with pytest.raises(InputError, match=r"study primary in one variant; got rows of protocol / trained.*ensemble"):
-            store.check_variant([Cell("primary", "adult", "scrub", 0.05, 1, 5e-4, engine="ensemble")])
+        found = "must hold the study primary in one variant; got rows of protocol / trained models and a run of"
+        for changes, asked, advice in (
+            ({"engine": "ensemble"}, "ensemble / trained", "Resume with --engine protocol, or name"),
+            ({"models": "imported"}, "protocol / imported", "Name"),
+            ({"engine": "ensemble", "size": "smoke"}, "ensemble / trained / smoke", "Name"),
+        ):
+            with pytest.raises(InputError) as caught:
+                store.check_variant([Cell("primary", "adult", "scrub", 0.05, 1, 5e-4, **changes)])
+            assert str(caught.value) == f"{path} {found} {asked} models. {advice} another folder with --out."
 
 
 def test_rows_of_an_older_pipeline_are_left_out(path: Path) -> None:

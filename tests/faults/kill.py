@@ -30,6 +30,7 @@ from ruler.core.text import markdown_table
 
 ROOT = Path(__file__).parents[2]
 STUDY = ["primary", "--datasets", "breast_cancer", "--methods", "gradient_ascent", "scrub", "--jobs", "2"]
+STUDY += ["--engine", "protocol"]
 VERB = [sys.executable, "-c", "from ruler.cli import main; main()", "reproduce", *STUDY]
 SCORES = "m1, m2, m2_mean_baseline, m3, m4, mia, forget_accuracy, retain_accuracy, test_accuracy"
 SAVER = """

@@ -1,4 +1,4 @@
-"""`reproduce` on two small datasets, as the command runs it, against pinned, published and printed numbers."""
+"""`reproduce --engine protocol` on two small datasets, against pinned, published and printed numbers."""
 
 import os
 from pathlib import Path
@@ -35,7 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if not (Path(os.environ.get("RULER_DATA", "/nowhere")) / "tabular").is_dir():
         pytest.skip("RULER_DATA does not name a folder with tabular/*.csv.gz")
     from ruler.experiment.run import RunSettings, run_studies
-    from ruler.experiment.studies import choose_studies, narrow_studies
+    from ruler.experiment.studies import choose_studies, choose_variant, narrow_studies
     from ruler.testing.executors import InProcessExecutor
 
     out, small = tmp_path_factory.mktemp("golden"), ["breast_cancer", "heart_disease"]
@@ -43,6 +43,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         *narrow_studies(choose_studies("primary"), datasets=small, n_seeds=3),
         *narrow_studies(choose_studies("learning-rate"), datasets=small, methods=["fine_tuning"]),
     )
+    studies = choose_variant(studies, engine="protocol", device="cpu", is_imported=False)
     summary = run_studies(studies, RunSettings(out, InProcessExecutor(), models=out / "models"))
     assert not summary.failures
     return out

@@ -68,14 +68,19 @@ def reproduce(
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     engine: Annotated[
         str | None,
-        typer.Option(help="protocol (the paper's loop; default on cpu) or ensemble (many at once; on cuda)."),
+        typer.Option(
+            help="Of a tabular study: ensemble (many models at once; default in full batches) or protocol (the paper's "
+            "loop, model by model, on cpu; for mini batches and checkpoints)."
+        ),
     ] = None,
     precision: Annotated[
         str | None,
         typer.Option(help="Of a diagnostic study: float32 (default) or bfloat16, faster for ResNet-18 on a GPU."),
     ] = None,
     checkpoints: Annotated[Path | None, typer.Option(help="Use the published models in this folder.")] = None,
-    export_checkpoints: Annotated[Path | None, typer.Option(help="Write models under the published names.")] = None,
+    export_checkpoints: Annotated[
+        Path | None, typer.Option(help="Write the protocol's models under the published names.")
+    ] = None,
     language_model: Annotated[
         str | None,
         typer.Option(
@@ -100,8 +105,14 @@ def reproduce(
         methods=methods or (),
         forget_fractions=forget_fractions or (),
     )
-    is_imported = checkpoints is not None
-    studies = choose_variant(small, engine=engine, device=device, is_imported=is_imported, precision=precision)
+    studies = choose_variant(
+        small,
+        engine=engine,
+        device=device,
+        is_imported=checkpoints is not None,
+        is_exported=export_checkpoints is not None,
+        precision=precision,
+    )
     if export_checkpoints is not None:
         list_exported(studies)  # or hours would pass before it is refused
     settings = RunSettings(

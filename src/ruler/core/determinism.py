@@ -189,6 +189,17 @@ _ALGORITHMS = _Switch(_fix_algorithms)
 _OPERATIONS = _Switch(_refuse_others)
 
 
+@contextmanager
+def one_thread(torch: Any) -> Iterator[None]:
+    """Compute on one thread: libraries round a product of few rows by how many of them each thread gets."""
+    n_threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(n_threads)
+
+
 def seed_everything(seed: int) -> None:
     """Seed torch and NumPy's global stream, as the paper's protocol does before a model is built."""
     load_optional("torch", "training a model").manual_seed(seed)

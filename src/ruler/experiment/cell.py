@@ -109,7 +109,7 @@ def run_job(job: Job, workplace: Workplace, *, n_threads: int | None = None) -> 
 
     Args:
         n_threads: Of torch; None leaves them alone. The engine protocol always takes one, so that sums are added up in
-            the same order and no number depends on the number of workers.
+            the same order and no number depends on the number of workers. The ensemble trains as many models at a time.
 
     Raises:
         WriteError: A disk that takes no model: the next cell would fail in the same way.

@@ -273,7 +273,7 @@ def list_exported(studies: Sequence[StudySettings]) -> list[Cell]:
     if not cells:
         raise InputError(
             "export-checkpoints must be used with models of the engine protocol, trained full batch on the paper's "
-            "forget sets; got a study without any. Run the study primary on the CPU."
+            "forget sets; got a study without any. Run the study primary on the CPU with --engine protocol."
         )
     return cells
 

@@ -20,6 +20,7 @@ from ruler.core.readers.safety import reading_safely
 from ruler.experiment.cell import Outcome
 from ruler.experiment.grid import CELL_VERSIONS, Cell
 from ruler.experiment.rows import COLUMNS, FIRST_COLUMNS, LATER_COLUMNS, NUMERIC, ORDER, Provenance
+from ruler.experiment.settings import ENGINES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -205,10 +206,12 @@ class ResultStore:
         for version, study, *found in self._ask(query):
             variant = tuple(map(str, found))
             is_of_now = version == CELL_VERSIONS.get(variant[0], 1)
-            if is_of_now and wanted.get(study, variant) != variant:
+            if is_of_now and (asked := wanted.get(study, variant)) != variant:
+                is_other_engine = variant[0] in ENGINES and variant[1:] == asked[1:]
+                resume = f"Resume with --engine {variant[0]}, or name" if is_other_engine else "Name"
                 raise InputError(
                     f"{self.path} must hold the study {study} in one variant; got rows of {_name(variant)} models "
-                    f"and a run of {_name(wanted[study])} models. Name another folder with --out."
+                    f"and a run of {_name(asked)} models. {resume} another folder with --out."
                 )
 
     def check_language_model(self, name: str, datasets: Sequence[str] | None = None) -> None:

@@ -23,6 +23,14 @@ from ruler.experiment.settings import (
 from ruler.unlearning import METHODS
 
 
+def _train_together(name: str, **settings: Any) -> StudySettings:
+    """Make a study of the ten tables in full batches, whose models the ensemble trains fastest (docs/performance.md).
+
+    Its numbers agree with the protocol's (docs/reproduction.md, *Two engines*).
+    """
+    return StudySettings(name, engine="ensemble", **settings)
+
+
 def _diagnose(name: str, **settings: Any) -> StudySettings:
     """Make a diagnostic study of section 5.5: five seeds, all methods, original and oracle beside them, in float32.
 
@@ -55,9 +63,9 @@ STUDIES: Registry[StudySettings] = Registry(
     {
         study.name: study
         for study in (
-            StudySettings("primary", methods=APPROXIMATE_METHODS, has_reference_rows=True),
-            StudySettings("bad-teacher", methods=("bad_teacher",), teacher_seeds=(100, 101, 102)),
-            StudySettings("oracle-null", forget_fractions=(0.05,), compares_oracles=True),
+            _train_together("primary", methods=APPROXIMATE_METHODS, has_reference_rows=True),
+            _train_together("bad-teacher", methods=("bad_teacher",), teacher_seeds=(100, 101, 102)),
+            _train_together("oracle-null", forget_fractions=(0.05,), compares_oracles=True),
             StudySettings(
                 "minibatch",
                 methods=APPROXIMATE_METHODS,
@@ -66,13 +74,13 @@ STUDIES: Registry[StudySettings] = Registry(
                 batch_size=128,
                 has_reference_rows=True,
             ),
-            StudySettings(
+            _train_together(
                 "learning-rate",
                 methods=APPROXIMATE_METHODS,
                 forget_fractions=(0.05,),
                 learning_rates=(1e-4, 5e-4, 1e-3),
             ),
-            StudySettings(
+            _train_together(
                 "forget-seeds",
                 methods=APPROXIMATE_METHODS,
                 seeds=tuple(range(5)),
@@ -229,21 +237,23 @@ def choose_variant(
     engine: str | None,
     device: str,
     is_imported: bool,
+    is_exported: bool = False,
     precision: str | None = None,
 ) -> tuple[StudySettings, ...]:
-    """Studies set to an engine: by default their own on a CPU and the ensemble on a GPU.
+    """Studies set to an engine: by default the ensemble on a GPU, and on a CPU their own.
 
-    Studies with mini batches, which the ensemble cannot train and nobody published, follow the protocol on the CPU
-    with models trained here in any case. Diagnostic studies train in ``precision``, by default in their own.
+    On a CPU, models that are imported or exported are the protocol's, as the published ones are. Studies with mini
+    batches, which the ensemble cannot train and nobody published, follow the protocol on the CPU with models trained
+    here in any case. Diagnostic studies train in ``precision``, by default in their own.
 
     Raises:
         InputError: The protocol on a GPU, an ensemble of imported models, imported models for mini batches alone, an
             engine where all studies are diagnostic, or a precision where none is.
 
     Example:
-        >>> gpu = choose_variant(tuple(STUDIES.values()), engine=None, device="cuda", is_imported=False)
-        >>> {study.name: study.engine for study in gpu}["minibatch"]
-        'protocol'
+        >>> studies = STUDIES["primary"], STUDIES["minibatch"]
+        >>> [study.engine for study in choose_variant(studies, engine=None, device="cpu", is_imported=False)]
+        ['ensemble', 'protocol']
     """
     DEVICES[device]
     if engine is not None and all(study.engine == "diagnostic" for study in studies):
@@ -271,7 +281,8 @@ def choose_variant(
         if study.engine == "diagnostic":
             changes = {"precision": precision or study.precision}
         elif study.batch_size is None:
-            default = "ensemble" if device == "cuda" else study.engine
+            on_cpu = "protocol" if is_imported or is_exported else study.engine
+            default = "ensemble" if device == "cuda" else on_cpu
             changes = {"engine": engine or default, "models": "imported" if is_imported else study.models}
         chosen.append(replace(study, **changes))
     return tuple(chosen)

@@ -1,5 +1,7 @@
 """The engines train what their cells need, once, and a cell that fails fails alone."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,10 +10,12 @@ import torch
 
 import ruler.experiment.tabular.engines as module
 from ruler.core.errors import DivergedError
-from ruler.experiment.cell import Workplace, run_job
-from ruler.experiment.grid import Cell, Job, list_cells
+from ruler.data import TabularSplit
+from ruler.experiment.cell import Scores, Workplace, run_job
+from ruler.experiment.grid import Cell, Job, group_jobs, list_cells
 from ruler.experiment.settings import StudySettings
 from ruler.experiment.tabular.engines import EnsembleEngine, ProtocolEngine, choose_unlearning
+from ruler.experiment.tabular.measure import load_parts
 from ruler.training.classifier import train_tabular
 from ruler.training.ensemble import EnsembleMember, StackedMLP, train_ensemble
 
@@ -42,6 +46,48 @@ def test_asking_models_at_once_changes_no_number(workplace: Workplace, monkeypat
     alone = [outcome.scores for outcome in run_job(Job(list_cells(study)), workplace)]
     monkeypatch.setattr(module, "count_at_once", lambda *_: 2)
     assert [outcome.scores for outcome in run_job(Job(list_cells(study)), workplace)] == alone
+
+
+def few_rows(n_rows: int) -> TabularSplit:
+    whole = load_parts("breast_cancer")
+    return replace(whole, train_features=whole.train_features[:n_rows], train_target=whole.train_target[:n_rows])
+
+
+def measure(cells: Sequence[Cell], n_threads: int | None = 1) -> dict[Cell, Scores | None]:
+    before = torch.get_num_threads()
+    try:
+        return {found.cell: found.scores for found in run_job(Job((*cells,)), Workplace(), n_threads=n_threads)}
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("n_rows", [18, 455])
+def test_threads_change_no_number_of_an_ensemble(n_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On 16 threads a product of 18 rows rounds otherwise than on one, which would move all scores of most models."""
+    parts = few_rows(n_rows)
+    monkeypatch.setattr(module, "load_parts", lambda dataset: parts)
+    study = StudySettings(
+        "own", ("breast_cancer",), ("scrub", "bad_teacher"), (0.05,), (0, 1), has_reference_rows=True, engine="ensemble"
+    )
+    expected = measure(list_cells(study))
+    assert None not in expected.values()
+    for n_threads in (2, 3, 16):
+        assert measure(list_cells(study), n_threads) == expected
+
+
+def test_the_other_cells_of_a_job_and_their_order_change_no_number_of_an_ensemble() -> None:
+    study = StudySettings(
+        "own", ("breast_cancer",), ("scrub", "bad_teacher"), (0.05, 0.1), (0, 1), forget_seeds=(999, 1000),
+        has_reference_rows=True, engine="ensemble",
+    )  # fmt: skip
+    cells = list_cells(study)
+    expected = measure(cells)
+    assert None not in expected.values()
+    assert measure(cells[::-1]) == expected
+    alone = [cell for job in group_jobs(cells) for cell in job.cells]
+    assert {**measure(alone[: len(alone) // 2]), **measure(alone[len(alone) // 2 :])} == expected
+    left = cells[3::5]  # of a run that was stopped
+    assert measure(left) == {cell: expected[cell] for cell in left}
 
 
 def test_a_model_whose_answers_cannot_be_scored_fails_alone(

@@ -170,11 +170,10 @@ def choose_workers(jobs: Sequence[Job], n_cores: int, gpu_bytes: int | None) -> 
         gpu_bytes: Memory of the GPU; None for a run on the CPU.
 
     Example:
-        >>> from dataclasses import replace
         >>> from ruler.experiment.grid import group_jobs, list_cells
         >>> from ruler.experiment.studies import STUDIES
         >>> slow = group_jobs(list_cells(STUDIES["minibatch"]))
-        >>> fast = group_jobs(list_cells(replace(STUDIES["primary"], engine="ensemble")), device="cuda")
+        >>> fast = group_jobs(list_cells(STUDIES["primary"]), device="cuda")
         >>> large = group_jobs(list_cells(STUDIES["images"]))
         >>> [choose_workers(jobs, 16, 140 << 30) for jobs in (fast, fast + slow, fast + slow + large)]
         [8, 16, 4]

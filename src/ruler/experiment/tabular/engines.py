@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import torch
 
+from ruler.core.determinism import one_thread
 from ruler.core.errors import InputError, RulerError
 from ruler.core.types import IndexArray, Partition
 from ruler.data import TabularSplit
@@ -143,6 +144,9 @@ class ProtocolEngine(Engine):
 class EnsembleEngine(Engine):
     """Trains all originals and oracles of a dataset together, then unlearns all cells of a method together.
 
+    On a CPU a model is trained and measured on one thread, several models at a time in training: no number depends on
+    how many threads there are, or on the other cells of the job.
+
     Args:
         job: Cells of one dataset.
         workplace: Names the device.
@@ -209,17 +213,8 @@ class EnsembleEngine(Engine):
         records = self._records(draw)
         few = dict(islice(members.items(), count_at_once(records, models.shape.hidden)))
         forwards: list[Forward] = [partial(models.forward, member=member) for member in few.values()]
-        found: list[MeasuredModel | RulerError]
-        try:
-            found = [*measure_models(forwards, records)]
-        except RulerError:
-            found = []
-            for forward in forwards:
-                try:
-                    found += measure_models([forward], records)
-                except RulerError as error:
-                    found.append(error)
-        return dict(zip(few, found, strict=True))
+        with one_thread(torch):
+            return dict(zip(few, _measure_each(forwards, records), strict=True))
 
     @property
     def _parts(self) -> TabularSplit:
@@ -262,6 +257,15 @@ class EnsembleEngine(Engine):
                     self._unlearn([cell], settings)
         else:
             self._unlearned.update({cell: (unlearned, i) for i, cell in enumerate(cells)})
+
+
+def _measure_each(forwards: Sequence[Forward], records: Records) -> list[MeasuredModel | RulerError]:
+    try:
+        return [*measure_models(forwards, records)]
+    except RulerError as error:
+        if len(forwards) == 1:
+            return [error]
+        return [found for forward in forwards for found in _measure_each([forward], records)]
 
 
 def count_at_once(records: Records, n_columns: int) -> int:

@@ -635,7 +635,7 @@ def test_with_a_share_of_a_gpu_tasks_run_on_one(run, tmp_path, ray):
         (["--executor", "ray", "--job-cpus", "0"], "job-cpus must be a whole number of at least 1"),
         (["--executor", "ray", "--job-gpus", "2"], "job-gpus must be above 0 and at most 1"),
         (["--executor", "ray", "--job-cpus", "9"], "the cluster must have a node with 9 CPU for a job"),
-        (["--executor", "slurm"], "executor must be one of local, ray; got 'slurm'"),
+        (["--executor", "slurm"], "local, ray; got 'slurm'"),
     ],
 )
 def test_a_cluster_that_cannot_be_is_refused(run, tmp_path, ray, words, message):

@@ -103,7 +103,7 @@ def test_a_cluster_is_asked_for_by_name(recorder: Recorder, tmp_path: Path) -> N
         (["primari"], "Did you mean 'primary'"),
         (["primary", "--datasets", "adlut"], "Did you mean 'adult'"),
         (["primary", "--methods", "bad_teacher"], "methods must name one that the study runs"),
-        (["primary", "--executor", "slurm"], "executor must be one of local, ray; got 'slurm'"),
+        (["primary", "--executor", "slurm"], "local, ray; got 'slurm'"),
         (["primary", "--job-gpus", "0.5"], "--job-gpus must be used with --executor ray; got --executor local"),
         (["primary", "--executor", "ray", "--job-cpus", "0"], "job-cpus must be a whole number of at least 1"),
         (["primary", "--jobs", "0"], "jobs must be a whole number of at least 1"),

@@ -122,7 +122,8 @@ def _test_clusters(pooled: FloatArray, n_first: int, search: Searcher) -> float:
     observed, counts, n_drawn = int((start == start[partner]).sum()), 0, 0
     while n_drawn < _N_DRAWS:
         labels = shuffle_labels(rng, start, min(size, _N_DRAWS - n_drawn))
-        counts += sum(int(np.count_nonzero(row == row.take(partner))) >= observed for row in labels)
+        n_alike = np.count_nonzero(labels == labels.take(partner, axis=1), axis=1)
+        counts += int(np.count_nonzero(n_alike >= observed))
         n_drawn += len(labels)
     return (counts + 1) / (n_drawn + 1)
 

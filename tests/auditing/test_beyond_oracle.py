@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import statsmodels.api as sm
 from scipy.stats import kstest, rankdata
 from tests.auditing.cases import DECIDING, FAST
 
@@ -59,6 +58,8 @@ def test_without_a_difference_or_an_oracle_it_is_not_asked(build_world):
 
 def subtract_by_hand(strand, columns):
     """Residuals of the ranks of scores, by least squares on the ranks of columns, for distances on squares too."""
+    import statsmodels.api as sm  # loads slowly
+
     ranks = np.column_stack([rankdata(column) / len(column) for column in columns])
     design = ranks if strand.part == "place" else np.hstack([ranks, ranks**2])
     left = sm.OLS(rankdata(strand.now.round(9)), sm.add_constant(design)).fit().resid

@@ -14,12 +14,14 @@ class Machines:
         from ray.cluster_utils import Cluster
 
         self.folder, self._cluster = folder, Cluster()
-        self.nodes = [self.add() for _ in range(3)]
+        # the head asks each node every second whether it lives: by default it notices a lost one after half a minute
+        impatient = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 1000}
+        self.nodes = [self.add(_system_config=impatient), self.add(), self.add()]
         self.environment = os.environ | {"RAY_ADDRESS": self._cluster.address, "RULER_CACHE": str(folder / "driver")}
 
-    def add(self) -> Any:
+    def add(self, **options: Any) -> Any:
         own = {"RULER_CACHE": str(self.folder / f"node-{time.monotonic_ns()}"), "RULER_DATA": "/nowhere"}
-        return self._cluster.add_node(num_cpus=1, include_dashboard=False, env_vars=own)
+        return self._cluster.add_node(num_cpus=1, include_dashboard=False, env_vars=own, **options)
 
     def kill(self, node: Any) -> None:
         self.nodes.remove(node)

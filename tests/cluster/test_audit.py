@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from tests.cluster.machines import Machines
 
-pytest.importorskip("ray", reason="needs ray: pip install 'ruler-audit[cluster]'")
 pytestmark = pytest.mark.cluster
 
 COMMAND = "from ruler.cli import main; main()"

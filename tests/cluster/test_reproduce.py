@@ -22,7 +22,6 @@ from ruler.experiment.store import ResultStore, load_results
 from ruler.experiment.studies import choose_studies, choose_variant, narrow_studies
 from ruler.testing.executors import InProcessExecutor
 
-pytest.importorskip("ray", reason="needs ray: pip install 'ruler-audit[cluster]'")
 pytestmark = pytest.mark.cluster
 
 PROVENANCE = ["elapsed_s", "ruler_version", "commit", "torch_version", "machine", "finished_at"]

@@ -25,7 +25,8 @@ def test_kills_lose_and_change_nothing(tmp_path: Path, wanted: Scores) -> None:
     if not Path("/proc/self/task").is_dir():
         pytest.skip("finding workers to kill needs /proc")
     small = ["--seeds", "1", "--forget-fractions", "0.05"]
-    counts = run_campaign(2, 1, words=small, seed=160, folder=tmp_path, wanted=wanted)
+    # this seed kills a worker that loads, and the group right after the first row: both long before the study ends
+    counts = run_campaign(2, 1, words=small, seed=8676, folder=tmp_path, wanted=wanted)
     assert sum(counts[target] for target in TARGETS) == 2
     assert counts["cells"] == len(wanted) == 4
     assert counts["seen"] > 0

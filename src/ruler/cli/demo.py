@@ -63,15 +63,15 @@ def _train(seed: int, advance: Callable[[float], None]) -> "tuple[dict[str, Any]
     import torch
     from torch import nn
 
-    from ruler.core.optional import load_optional
+    from ruler.data.homes import read_bundled
     from ruler.embeddings.bundle.records import NamedRecords
     from ruler.training.classifier import train_classifier
     from ruler.training.settings import TrainingSettings
     from ruler.unlearning import FineTuningSettings, unlearn
 
     torch.set_num_threads(1)  # with matrices this small, several only wait for each other
-    images, labels = load_optional("sklearn.datasets", "the demo").load_digits(return_X_y=True)
-    images, labels = (images / 16).astype(np.float32), labels.astype(np.int64)
+    digits = read_bundled("digits.csv.gz", "the demo")
+    images, labels = (digits[:, :-1] / 16).astype(np.float32), digits[:, -1].astype(np.int64)
     random = np.random.default_rng(seed)
     sizes = np.cumsum(list(_SIZES.values()))
     rows = dict(zip((*_SIZES, "retain"), np.split(random.permutation(len(images)), sizes), strict=True))

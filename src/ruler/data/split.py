@@ -47,7 +47,7 @@ def split(data: TabularData, *, test_fraction: float = 0.2, seed: int = 999) -> 
         (455, 30)
     """
     train, test = draw_split(data.target, data.classes, test_fraction=test_fraction, seed=seed)
-    mean, deviation = _fit_scale(np.asarray(data.features[train], dtype=np.float64))
+    mean, deviation = fit_scale(np.asarray(data.features[train], dtype=np.float64))
     return TabularSplit(
         train_features=((data.features[train] - mean) / deviation).astype(np.float32),
         train_target=data.target[train],
@@ -109,7 +109,7 @@ def _share_out(counts: IndexArray, n: int, draw: np.random.RandomState) -> Index
     return sizes
 
 
-def _fit_scale(rows: FloatArray) -> tuple[FloatArray, FloatArray]:
+def fit_scale(rows: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Mean and standard deviation of each column, the latter 1 where a column is constant within rounding.
 
     Step by step what scikit-learn's StandardScaler does, for the same bits.

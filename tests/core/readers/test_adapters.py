@@ -10,7 +10,6 @@ from ruler.core.errors import CheckpointError, FileFormatError
 from ruler.core.readers.adapters import find_base, is_adapter, merge_adapter
 
 transformers = pytest.importorskip("transformers")
-peft = pytest.importorskip("peft")
 
 GPT = {"vocab_size": 30, "n_embd": 16, "n_layer": 2, "n_head": 2, "tie_word_embeddings": False}
 LLAMA = {
@@ -32,6 +31,7 @@ def build(kind):
 
 def adapt(kind, folder, **settings):
     """An adapter with random weights, saved; returns what PEFT's own merge gives."""
+    peft = pytest.importorskip("peft")  # loads torch's compiler
     model = peft.get_peft_model(build(kind), peft.LoraConfig(**settings))
     torch.manual_seed(1)
     for name, parameter in model.named_parameters():

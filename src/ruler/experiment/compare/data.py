@@ -25,7 +25,7 @@ from ruler.data import (
     partition_rows,
     sample_rows,
 )
-from ruler.data.split import draw_split
+from ruler.data.split import draw_split, fit_scale
 from ruler.experiment.diagnostic.data import (
     SPLIT_SEED,
     TABLE_ROWS,
@@ -217,8 +217,6 @@ def _complete(data: DiagnosticData, ids: Array, forget: float | str, columns: Co
 
 def load_table(wanted: Mapping[str, Any], path: Path | None) -> CompareData:
     """Load, split and scale a table; arguments and errors as `load_compared`."""
-    from sklearn.preprocessing import StandardScaler
-
     data = load_tabular(wanted["dataset"] if path is None else path, target=wanted["target"], ids=wanted["ids"])
     names, data = data.ids, replace(data, ids=np.arange(len(data)))
     data = sample_rows(data, TABLE_ROWS, seed=SPLIT_SEED) if len(data) > TABLE_ROWS else data
@@ -243,9 +241,9 @@ def load_table(wanted: Mapping[str, Any], path: Path | None) -> CompareData:
         parts = _draw_parts(len(data), groups)
         train, held_out = parts.retain, parts.forget
     order = np.concatenate([train, held_out])
-    scaled = StandardScaler().fit(features[train]).transform(features[order])
+    mean, deviation = fit_scale(features[train])
     return CompareData(
-        inputs=scaled.astype(np.float32),
+        inputs=((features[order] - mean) / deviation).astype(np.float32),
         labels=data.target[order],
         groups=None if groups is None else groups[order],
         n_train=len(train),

@@ -1,7 +1,5 @@
 """Forget quality: do the truth ratios differ from the oracle's?"""
 
-from scipy.stats import ks_2samp
-
 from ruler.core.types import TokenReading
 from ruler.metrics.peers.peer import Peer, PeerValue
 from ruler.metrics.peers.truth_ratio import compare_answers
@@ -24,6 +22,8 @@ def forget_quality(
         >>> round(forget_quality(one, two, two, one).value, 4), forget_quality(one, two, one, two).value
         (0.0286, 1.0)
     """
+    from scipy.stats import ks_2samp  # loads slowly
+
     own = compare_answers(paraphrased_tokens, perturbed_tokens)
     other = compare_answers(oracle_paraphrased_tokens, oracle_perturbed_tokens)
     return PeerValue(float(ks_2samp(own, other).pvalue))

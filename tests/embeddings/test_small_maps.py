@@ -30,9 +30,26 @@ def test_blocks_of_images_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None
     torch.testing.assert_close(multiply_patches(convolution, maps), whole, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_maps_lie_in_memory_as_those_of_the_convolution(layout: torch.memory_format) -> None:
+    """Models call `view` on maps, which raises for maps in the other layout."""
+    convolution, maps = nn.Conv2d(2, 3, 3, padding=1), torch.randn(5, 2, 4, 4).contiguous(memory_format=layout)
+    with torch.no_grad():
+        assert multiply_patches(convolution, maps).stride() == convolution(maps).stride()
+        convolution.to(memory_format=layout)
+        assert multiply_patches(convolution, maps.contiguous()).stride() == convolution(maps.contiguous()).stride()
+
+
 class _Own(nn.Conv2d):
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         return super().forward(input) * 2
+
+
+def with_number(name: str) -> nn.Conv2d:
+    """A convolution that got one number where it had a pair, which torch takes too."""
+    convolution = nn.Conv2d(256, 256, 3, padding=1)
+    setattr(convolution, name, 1)
+    return convolution
 
 
 def list_replaced(model: nn.Module) -> list[str]:
@@ -62,6 +79,8 @@ def test_only_plain_convolutions_of_many_channels_are_replaced_and_only_for_a_wh
         nn.Conv2d(256, 256, 3, padding=1, padding_mode="circular"),
         nn.Conv2d(256, 256, 5),
         nn.Conv2d(255, 256, 3),
+        with_number("stride"),
+        with_number("padding"),
         nn.utils.parametrizations.weight_norm(nn.Conv2d(256, 256, 3)),
     ],
 )

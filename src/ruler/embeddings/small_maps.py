@@ -48,15 +48,26 @@ def multiply_patches(convolution: nn.Conv2d, maps: Tensor) -> Tensor:
     weights = convolution.weight.flatten(1)
     n_at_once = max(1, _BLOCK_NUMBERS // (height * width * weights.shape[1]))
     across, along = convolution.padding[1], convolution.padding[0]
-    parts = []
-    for part in torch.split(maps, n_at_once):
-        windows = nn.functional.pad(part, (int(across),) * 2 + (int(along),) * 2)
+    is_last = any(_is_channels_last(one) for one in (maps, convolution.weight))
+    found = torch.empty(
+        (len(maps), len(weights), height, width),
+        dtype=maps.dtype,
+        device=maps.device,
+        memory_format=torch.channels_last if is_last else torch.contiguous_format,  # a model may call view() on them
+    )
+    for start in range(0, len(maps), n_at_once):
+        block = slice(start, start + n_at_once)
+        windows = nn.functional.pad(maps[block], (int(across),) * 2 + (int(along),) * 2)
         for axis in (0, 1):
             windows = windows.unfold(2 + axis, 3, convolution.stride[axis])
         patches = windows.permute(0, 2, 3, 1, 4, 5).reshape(-1, weights.shape[1])
         rows = nn.functional.linear(patches, weights, convolution.bias)
-        parts.append(rows.view(len(part), height, width, -1).permute(0, 3, 1, 2))
-    return torch.cat(parts)
+        found[block] = rows.view(-1, height, width, len(weights)).permute(0, 3, 1, 2)
+    return found
+
+
+def _is_channels_last(maps: Tensor) -> bool:
+    return maps.is_contiguous(memory_format=torch.channels_last) and not maps.is_contiguous()
 
 
 def _is_plain(module: nn.Conv2d) -> bool:
@@ -65,7 +76,8 @@ def _is_plain(module: nn.Conv2d) -> bool:
         and module.dilation == (1, 1)
         and module.groups == 1
         and module.padding_mode == "zeros"
-        and not isinstance(module.padding, str)
+        and isinstance(module.stride, tuple)  # a caller may have put a number there
+        and isinstance(module.padding, tuple)
         and min(module.in_channels, module.out_channels) >= _FEWEST_CHANNELS
         and "forward" not in vars(module)
     )

@@ -109,7 +109,9 @@ class Batch:
 
         def place(value: Tensor) -> Tensor:
             dtype = float_dtype if value.is_floating_point() else None
-            if device.type == "cuda" and value.device.type == "cpu" and value.nbytes <= _MOST_PINNED_BYTES:
+            # a copy of a view would take pinned memory for all that lies between its rows
+            is_small = value.is_contiguous() and value.nbytes <= _MOST_PINNED_BYTES
+            if device.type == "cuda" and value.device.type == "cpu" and is_small:
                 return value.pin_memory().to(device, dtype, non_blocking=True)
             return value.to(device, dtype)
 

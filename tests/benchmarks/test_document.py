@@ -22,7 +22,9 @@ def test_the_page_holds_every_measured_number(tmp_path):
             "machine": {"processor": "abacus", "cores": 2},
             "search": [asdict(cpu)],
             "protocol": [asdict(ProtocolTiming("phoneme", "ensemble", 30.0, 10.0, 3.0, 2.8, 3.1, 300.0, 400.0))],
-            "pipelines": [asdict(PipelineTiming("magic", "ensemble", 2, 90.0, 30.0, 3.0, 2.5, 3.5, 120.0, 50.0, 2.4))],
+            "pipelines": [
+                asdict(PipelineTiming("magic", "ensemble", 2, 90.0, 30.0, 3.0, 2.5, 3.5, 120.0, 50.0, 2.4, 700, 650))
+            ],
         },
         {"machine": {"processor": "loom"}, "search": [asdict(gpu), asdict(first)], "notes": ["Woven once."]},
         {
@@ -41,8 +43,12 @@ def test_the_page_holds_every_measured_number(tmp_path):
                 asdict(AuditTiming(Case(10_000, 128, 1000), stages, 6.4, 512.0, "erased")),
                 asdict(AuditTiming(Case(10_000, 64, 1000), stages, 7.4, 512.0, "erased", "cuda")),
             ],
-            "embedding": [{"work": "some texts", "rival": "loop", "rival_s": 9.0, "ruler_s": 4.0, "apart": 2e-6}],
+            "embedding": [
+                {"work": "some texts", "rival": "loop", "rival_s": 9.0, "ruler_s": 4.0}
+                | {"rival_mb": 30.0, "ruler_mb": 40.0, "apart": 2e-6}
+            ],
         },
+        {"before": {"kinds 20000": "0.77x", "audits on cuda 10000 64": "32 s"}},
     ]
     write_document(benches, tmp_path)
     page = (tmp_path / "performance.md").read_text()
@@ -50,14 +56,19 @@ def test_the_page_holds_every_measured_number(tmp_path):
     assert "| 1,000,000 | 128 | ruler | 0.36 | 361 | 0.46 | 1.12x | 1.00x | 3062 |" in page
     assert "| 1,000,000 | 128 | ruler, first pass | 0.32 | 402 | 0.52 |  | 0.89x | 800 |" in page
     assert "| phoneme | ensemble | 30.0 | 10.0 | 3.00x (2.80 to 3.10) | 300 | 400 |" in page
-    assert "| magic | ensemble | 2 | 120.0 | 50.0 | 2.40x | 90 | 30 | 3.00x (2.50 to 3.50) |" in page
+    assert "| magic | ensemble | 2 | 120.0 | 50.0 | 2.40x | 90 | 30 | 3.00x (2.50 to 3.50) | 700 | 650 |" in page
     assert "| 3,000,000 | 128 | 10,000 | all | 11.0 min | 2.00 |" in page
     assert "| primary | cuda | 1,800 | 40 |" in page
     assert "| collapsed | 20,000 | 0.80 | 1.70 | 1.40 | 0.40 | 1.75x | 60 | yes |" in page
     assert "| tight classes | 200,000 | 768 | 0.200 | 2.5x | 900 | yes |" in page
     assert "| 10,000 | 128 | 1,000 | all | 0.1 | 2.0 | 4.0 | 0.4 | 6.5 | 6.4 | 0.50 |" in page
     assert page.index("on a GPU\n\nAs above") < page.index("| 10,000 | 64 | 1,000 | all |")
-    assert "| some texts | loop | 9.00 | 4.00 | 2.25x | 2e-06 |" in page
+    assert "| some texts | loop | 9.00 | 4.00 | 2.25x | 30 | 40 | 2e-06 |" in page
+    assert (
+        "one thread | 0.77x | 0.80 to 0.80 s | faiss, not exact | 1.75 to 1.75x | 0.40 to 0.40 s | at most 60 MB |"
+        in page
+    )
+    assert "| 32 s | 7 s |" in page
     assert "| together |  | 2,250 | 48 |" in page
     for words in ("processor abacus, cores 2", "processor loom", "Woven once.", "## On a GPU"):
         assert words in page

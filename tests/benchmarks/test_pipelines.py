@@ -31,13 +31,13 @@ def test_the_plain_pipeline_leaves_a_row_per_model_and_means(tmp_path, monkeypat
 @pytest.mark.usefixtures("few")
 def test_ratios_are_of_medians_over_turns(tmp_path, monkeypatch):
     turns = iter([(8.0, 9.0), (4.0, 3.0), (2.0, 3.0), (12.0, 9.0), (4.0, 3.0), (3.0, 3.0)])
-    monkeypatch.setattr(pipelines, "_measure", lambda name, n_cores: next(turns))
+    monkeypatch.setattr(pipelines, "_measure", lambda name, n_cores: pipelines.Measured(*next(turns), 500.0))
     save_pipelines(2, 2, tmp_path / "numbers.json")
     protocol, ensemble = json.loads((tmp_path / "numbers.json").read_text())["pipelines"]
     assert (protocol["engine"], ensemble["engine"]) == ("protocol", "ensemble")
     assert protocol["study"] == "breast_cancer, 1 seeds"
     assert (protocol["speedup"], protocol["lowest"], protocol["highest"]) == (2.5, 2.0, 3.0)
-    assert (ensemble["speedup"], ensemble["cpu_speedup"]) == (4.0, 3.0)
+    assert (ensemble["speedup"], ensemble["cpu_speedup"], ensemble["ruler_mb"]) == (4.0, 3.0, 500.0)
 
 
 @pytest.mark.usefixtures("few")

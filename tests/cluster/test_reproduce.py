@@ -109,7 +109,7 @@ def longer_values(tmp_path_factory: pytest.TempPathFactory, data_folder: Path) -
     return run_here(LONGER, tmp_path_factory.mktemp("here"))
 
 
-@pytest.mark.parametrize("engine", ["protocol", "ensemble"])
+@pytest.mark.parametrize("engine", [pytest.param("protocol", marks=pytest.mark.slow), "ensemble"])
 def test_three_nodes_give_the_rows_of_a_local_run(
     machines: Machines, data_folder: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, engine: Any
 ) -> None:

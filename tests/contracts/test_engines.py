@@ -34,7 +34,7 @@ SEARCHERS: dict[str, Searcher] = {
     "the door": find_neighbors,
     "the processor": partial(find_neighbors, device="cpu"),
     "devices by name": partial(find_neighbors, device="cpu,cpu:0"),
-    **{f"blocks of {n}": partial(find_neighbors_by_blocks, block_rows=n) for n in (40, 75, 1000)},
+    **{f"blocks of {n}": partial(find_neighbors_by_blocks, block_rows=n) for n in (60, 1000)},
     "threads": partial(find_neighbors_by_blocks, block_rows=75, run=ThreadPoolExecutor(2).map),
     "devices": partial(find_neighbors_by_blocks, block_rows=75, run=over_devices(["cpu", "cpu:0"])),
     "ray": partial(find_neighbors_by_blocks, block_rows=75, run=run_on_ray(FakeRay(), {"CPU": 1.0})),

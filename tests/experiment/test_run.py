@@ -80,6 +80,7 @@ def test_failing_cells_are_reported_and_retried_once_they_can_succeed(tmp_path: 
     assert (second.n_done, second.n_new, second.failures) == (2, 1, {})
 
 
+@pytest.mark.slow  # test_engines.py has the order of cells and their other company, tests/cluster has several processes
 def test_a_resumed_ensemble_in_several_processes_gives_the_rows_of_one(tmp_path: Path) -> None:
     study = replace(TINY, forget_fractions=(0.05, 0.1), has_reference_rows=True, engine="ensemble")
     (tmp_path / "whole").mkdir()

@@ -4,8 +4,8 @@ import argparse
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
+from benchmarks.summary import HEAD, Row, sum_up
 from ruler.core.files import write_atomically
 from ruler.core.text import markdown_table
 
@@ -16,6 +16,11 @@ measure again rather than edit it. All engines of one table ran in one go on one
 Compare ratios, not seconds across machines. What bfloat16 changes is on [a page of its own](precision.md).
 """
 _SHORT = """## In short
+
+Rivals ran in the same run as RULER. "Before" is the same work when this table was begun: ratios compare, seconds are of
+other machines. The limit of a search is half of all products in bfloat16 and nothing else, at the rate that the machine
+reached in the same run. Memory is beyond the data for searches, of the whole process for audits (with the pages of the
+files that it maps), of the largest process for studies, and of the GPU for embedding.
 """
 _SEARCH = """## Exact nearest neighbours
 
@@ -60,16 +65,27 @@ clock shows less. Peak memory is that of the whole process, including mapped pag
 """
 _AUDITS_ON_CUDA = """## An audit from files to report, on a GPU
 
-As above, with the search on the GPU. Times by stage are seconds on the clock, without the start of Python.
+As above, with the search on the GPU. Times by stage are seconds on the clock, without the start of Python. Four to six
+seconds of each search are the start of torch, of CUDA and of the kernels: a second search in the same process of a
+million records took 0.4 s. Kernels that a machine has never run are compiled first, about three seconds once.
+
+![Time of each stage against the number of records, with a GPU](images/audit_stages_gpu.png)
+"""
+_AUDITS_ON_RAY = """## An audit from files to report, on Ray
+
+As above, with the search by the workers of a Ray cluster that is started on the same machine, here two workers of one
+core. Times by stage are seconds on the clock; the start of the cluster is not among them.
 """
 _EMBEDDING = """## Embedding
 
 `ruler.embed` beside a plain loop of torch, both with models and records of random numbers in one run
 (`python -m benchmarks embedding`). Images lie in memory as one tensor, texts as token lists of 20 to 256 tokens, evenly
 spread. The plain loops take batches of 256 in the order of the records, pad a batch of texts to its longest, and copy
-what a hook reads to the host. RULER sorts texts by length. It never rounds products to fewer bits, while torch by
-default rounds the inputs of convolutions on a GPU to ten bits (TF32). "Apart" is the largest difference between the
-rows of both, in units of the largest number.
+what a hook reads to the host. RULER sorts texts by length, places the next batch on the GPU while it computes, and
+turns convolutions of small maps into products. It never rounds products to fewer bits by itself, while torch by default
+rounds the inputs of convolutions on a GPU to ten bits (TF32): to trade precision for speed, embed under
+`torch.autocast`, as the row in bfloat16 does. "Apart" is the largest difference between the rows of both, in units of
+the largest number. Memory is of the GPU, beyond model and records.
 """
 _CUDA = """## On a GPU
 
@@ -143,7 +159,6 @@ Few seeds make wide intervals: look at the differences themselves too.
 
 _EXACT = {True: "yes", False: "NO", None: ""}
 
-Row = Mapping[str, Any]
 Columns = Mapping[str, str | Callable[[Row], str]]
 """Heading -> what stands below it: a format of the row's numbers, or a function of the row."""
 
@@ -187,6 +202,8 @@ _OF_PIPELINES: Columns = {
     "plain on the clock s": "{plain_s:.0f}",
     "RULER on the clock s": "{ruler_s:.0f}",
     "RULER is faster by": "{speedup:.2f}x ({lowest:.2f} to {highest:.2f})",
+    "plain MB": "{plain_mb:.0f}",
+    "RULER MB, largest process": "{ruler_mb:.0f}",
 }
 _OF_KINDS: Columns = {
     "data": "{kind}",
@@ -224,6 +241,8 @@ _OF_EMBEDDING: Columns = {
     "rival s": "{rival_s:.2f}",
     "RULER s": "{ruler_s:.2f}",
     "RULER is faster by": lambda row: f"{row['rival_s'] / row['ruler_s']:.2f}x",
+    "rival MB": "{rival_mb:.0f}",
+    "RULER MB": "{ruler_mb:.0f}",
     "apart": "{apart:.0e}",
 }
 _OF_SHARDS: Columns = {
@@ -244,6 +263,7 @@ _SECTIONS: dict[str, tuple[str, Columns]] = {
     "cuda_kinds": (_CUDA_KINDS, _OF_CUDA_KINDS),
     "audits": (_AUDITS, _OF_AUDITS),
     "audits on cuda": (_AUDITS_ON_CUDA, _OF_AUDITS),
+    "audits on ray": (_AUDITS_ON_RAY, _OF_AUDITS),
     "embedding": (_EMBEDDING, _OF_EMBEDDING),
     "shards": (_SHARDS, _OF_SHARDS),
     "studies": (_STUDIES, _OF_STUDIES),
@@ -255,13 +275,13 @@ def write_document(benches: Sequence[Row], folder: Path) -> None:
     """Write performance.md and, if precisions were compared, precision.md from the numbers of one or more machines."""
     precisions = [bench for bench in benches if bench.get("precision")]
     parts = []
-    for bench in (bench for bench in benches if bench not in precisions):
+    for bench in (bench for bench in benches if bench not in precisions and "machine" in bench):
         numbers = _split_devices(bench)
         for key, (text, columns) in _SECTIONS.items():
             if numbers.get(key):
                 parts += [text, f"Machine: {_name_machine(bench)}.", _table(columns, numbers[key])]
         parts += [f"{note}\n" for note in bench.get("notes", ())]
-    short = markdown_table(("work", "RULER", "compared with", "RULER is faster by"), _sum_up(benches))
+    short = markdown_table(HEAD, _sum_up(benches))
     pages = {"performance.md": [_TITLE, _SHORT, *short, "", *parts]}
     if precisions:
         pages["precision.md"] = _describe_precisions(precisions)
@@ -273,55 +293,27 @@ def _split_devices(bench: Row) -> Row:
     """The numbers of a machine, those of its GPU under keys of their own, and whole studies added up."""
     numbers = dict(bench)
     for key in ("search", "audits"):
-        numbers[f"{key} on cuda"] = [row for row in bench.get(key, ()) if _is_on_cuda(row)]
-        numbers[key] = [row for row in bench.get(key, ()) if not _is_on_cuda(row)]
+        for name, devices in ((key, "cpu"), (f"{key} on cuda", "cuda"), (f"{key} on ray", "ray")):
+            numbers[name] = [row for row in bench.get(key, ()) if _device_of(row) == devices]
     if len(studies := bench.get("studies", ())) > 1:
         whole = {name: sum(row[name] for row in studies) for name in ("n_cells", "elapsed_s")}
         numbers["studies"] = [*studies, {"study": "together", "device": ""} | whole]
     return numbers
 
 
-def _is_on_cuda(row: Row) -> bool:
-    return row.get("device", "cpu") != "cpu" or "CUDA" in row.get("kind", "")
+def _device_of(row: Row) -> str:
+    return str(row.get("device", "cuda" if "CUDA" in row.get("kind", "") else "cpu"))
 
 
-def _sum_up(benches: Sequence[Row]) -> Iterator[tuple[str, str, str, str]]:
-    """The rows that most people come for, of what was measured."""
+def _sum_up(benches: Sequence[Row]) -> Iterator[tuple[str, ...]]:
+    """The cells of the rows that most people come for, of what was measured."""
     found: dict[str, list[Row]] = {}
+    before: dict[str, str] = {}
     for bench in benches:
+        before |= bench.get("before", {})
         for key, rows in _split_devices(bench).items():
             found[key] = found.get(key, []) + (rows if isinstance(rows, list) else [])
-    for n_rows in sorted({row["n_rows"] for row in found.get("kinds", ())}):
-        rows = [row for row in found["kinds"] if row["n_rows"] == n_rows]
-        ratios = [row["faiss_s"] / row["ruler_s"] for row in rows]
-        work = f"nearest other rows, {n_rows:,} x {rows[0]['width']}, {len(rows)} kinds of rows, one thread"
-        yield work, _range([row["ruler_s"] for row in rows], "s"), "faiss, not exact", _range(ratios, "x")
-    for size in sorted({(row["n_rows"], row["width"]) for row in found.get("cuda_kinds", ())}):
-        rows = [row for row in found["cuda_kinds"] if (row["n_rows"], row["width"]) == size]
-        work = f"the same, {size[0]:,} x {size[1]}, {len(rows)} kinds of rows, H200"
-        most = max(row["over_rectified"] for row in rows)
-        yield work, _range([row["elapsed_s"] for row in rows], "s"), "rectified rows", f"at most {most:.1f}x slower"
-    for row in found.get("pipelines", ()):
-        work = f"{row['study']}, data to tables, {row['engine']}, {row['cores']} cores"
-        yield work, f"{row['ruler_s']:.0f} s", f"plain torch, {row['plain_s']:.0f} s", f"{row['speedup']:.2f}x"
-    for key, place in (("audits", "two cores"), ("audits on cuda", "search on an H200")):
-        for row in found.get(key, ()):
-            case = row["case"]
-            work = f"audit of {case['n_rows']:,} x {case['width']}, files to report, {place}"
-            yield work, f"{row['elapsed_s']:.0f} s, {row['peak_mb'] / 1024:.1f} GB", "", ""
-    for row in found.get("embedding", ()):
-        yield row["work"], f"{row['ruler_s']:.1f} s", row["rival"], f"{row['rival_s'] / row['ruler_s']:.2f}x"
-
-
-def _range(values: Sequence[float], unit: str) -> str:
-    """The smallest and the largest.
-
-    Example:
-        >>> _range([0.5, 0.25, 2], "s")
-        '0.25 to 2.00 s'
-    """
-    gap = "" if unit == "x" else " "
-    return f"{min(values):.2f} to {max(values):.2f}{gap}{unit}"
+    return sum_up(found, before)
 
 
 def list_cells(columns: Columns, row: Row) -> list[str]:
@@ -402,7 +394,7 @@ def _name_forget(row: Row) -> str:
     return f"{row['forget_fraction']:.0%}" if row["forget_choice"] == "random" else row["forget_choice"]
 
 
-def _shift_cells(shift: Mapping[str, Any], n_digits: int) -> tuple[str, ...]:
+def _shift_cells(shift: Row, n_digits: int) -> tuple[str, ...]:
     single, half = (f"{value:.{n_digits}f}" for value in shift["means"])
     interval = f"[{shift['low']:+.{n_digits}f}, {shift['high']:+.{n_digits}f}]"
     return single, half, f"{shift['difference']:+.{n_digits}f} {interval}", f"{shift['seed_sd']:.{n_digits}f}"

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import NamedTuple
 
 from benchmarks.measure import describe_machine
 from benchmarks.protocol import PlainRow, run_plainly
@@ -32,6 +32,14 @@ N_SEEDS = 4
 ENGINES = "protocol", "ensemble"
 
 
+class Measured(NamedTuple):
+    """Seconds on the clock and of the processors, and the memory of the largest process."""
+
+    elapsed_s: float
+    cpu_s: float
+    peak_mb: float
+
+
 @dataclass(frozen=True)
 class PipelineTiming:
     """A study of two datasets and four seeds with one of RULER's engines, beside the plain pipeline.
@@ -41,6 +49,7 @@ class PipelineTiming:
         plain_s, ruler_s: On the clock, the median of all turns.
         speedup, lowest, highest: Ratio of these medians, and of the clocks within a turn.
         plain_cpu_s, ruler_cpu_s, cpu_speedup: Processor seconds of all processes and threads, and their ratio.
+        plain_mb, ruler_mb: Peak memory of the largest process; RULER has one per core, and one that waits.
     """
 
     study: str
@@ -54,13 +63,15 @@ class PipelineTiming:
     plain_cpu_s: float
     ruler_cpu_s: float
     cpu_speedup: float
+    plain_mb: float
+    ruler_mb: float
 
 
 def save_pipelines(n_turns: int, n_cores: int, path: Path | None) -> None:
     """Time all pipelines by turns, print the numbers and write them to a file."""
     for name in DATASETS:
         load_tabular(name)  # fetched before the clock starts
-    turns: list[dict[str, tuple[float, float]]] = []
+    turns: list[dict[str, Measured]] = []
     for _ in range(n_turns):
         turns.append({name: _measure(name, n_cores) for name in ("plain", *ENGINES)})
         print(json.dumps(turns[-1]), flush=True)
@@ -70,22 +81,31 @@ def save_pipelines(n_turns: int, n_cores: int, path: Path | None) -> None:
             write_atomically(path, json.dumps(numbers, indent=2) + "\n")
 
 
-def _summarise(engine: str, n_cores: int, turns: Sequence[dict[str, tuple[float, float]]]) -> PipelineTiming:
-    plain_s, plain_cpu_s, ruler_s, ruler_cpu_s = (
-        statistics.median(turn[name][i] for turn in turns) for name in ("plain", engine) for i in range(2)
+def _summarise(engine: str, n_cores: int, turns: Sequence[dict[str, Measured]]) -> PipelineTiming:
+    plain, ours = (
+        Measured(*(statistics.median(values) for values in zip(*(turn[name] for turn in turns), strict=True)))
+        for name in ("plain", engine)
     )
-    ratios = [turn["plain"][0] / turn[engine][0] for turn in turns]
-    study = f"{' and '.join(DATASETS)}, {N_SEEDS} seeds"
-    clocks: dict[str, Any] = {"speedup": plain_s / ruler_s, "lowest": min(ratios), "highest": max(ratios)}
-    cpu = plain_cpu_s, ruler_cpu_s, plain_cpu_s / ruler_cpu_s
-    return PipelineTiming(study, engine, n_cores, plain_s, ruler_s, **clocks, **dict(zip(_CPU, cpu, strict=True)))
+    ratios = [turn["plain"].elapsed_s / turn[engine].elapsed_s for turn in turns]
+    return PipelineTiming(
+        study=f"{' and '.join(DATASETS)}, {N_SEEDS} seeds",
+        engine=engine,
+        cores=n_cores,
+        plain_s=plain.elapsed_s,
+        ruler_s=ours.elapsed_s,
+        speedup=plain.elapsed_s / ours.elapsed_s,
+        lowest=min(ratios),
+        highest=max(ratios),
+        plain_cpu_s=plain.cpu_s,
+        ruler_cpu_s=ours.cpu_s,
+        cpu_speedup=plain.cpu_s / ours.cpu_s,
+        plain_mb=plain.peak_mb,
+        ruler_mb=ours.peak_mb,
+    )
 
 
-_CPU = "plain_cpu_s", "ruler_cpu_s", "cpu_speedup"
-
-
-def _measure(name: str, n_cores: int) -> tuple[float, float]:
-    """Seconds on the clock, and of the processors, of a pipeline with nothing in its cache."""
+def _measure(name: str, n_cores: int) -> Measured:
+    """What a pipeline with nothing in its cache takes."""
     with TemporaryDirectory() as folder, fresh_cache() as cache:
         if name == "plain":
             words = ["-c", "import sys; from benchmarks import pipelines; pipelines.run_whole(sys.argv[1])", folder]
@@ -109,7 +129,7 @@ def _measure(name: str, n_cores: int) -> tuple[float, float]:
             said.seek(0)
             if process.returncode:
                 raise RulerError(f"{name} must end well to be timed; it said: {said.read()[-500:].decode()}")
-    return elapsed_s, usage.ru_utime + usage.ru_stime
+    return Measured(elapsed_s, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
 
 
 def _pin(n_cores: int) -> list[str]:

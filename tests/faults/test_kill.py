@@ -28,7 +28,8 @@ def test_kills_lose_and_change_nothing(tmp_path: Path, wanted: Scores) -> None:
     # this seed kills a worker that loads, and the group right after the first row: both long before the study ends
     counts = run_campaign(2, 1, words=small, seed=8676, folder=tmp_path, wanted=wanted)
     assert sum(counts[target] for target in TARGETS) == 2
-    assert counts["cells"] == len(wanted) == 4
+    assert len(wanted) == 4
+    assert counts["cells"] == 4 * counts["studies"] > 0  # a study that ends before its kills is followed by another
     assert counts["seen"] > 0
     assert counts["reports"] >= 1
     assert [counts[fault] for fault in ("lost", "changed", "orphans", "torn")] == [0, 0, 0, 0]

@@ -9,9 +9,12 @@ from sklearn.linear_model import LogisticRegression
 from tests.auditing.cases import DECIDING, FAST, make_cleared, strip
 
 from ruler.auditing import audit, gather_evidence
+from ruler.auditing.contrasts import CONTRASTS
 from ruler.auditing.controls import cross_fit
 from ruler.auditing.measure import measure_contrasts
 from ruler.core.types import Embeddings
+from ruler.stats.auc import measure_effect
+from ruler.stats.equivalence import divide
 
 
 def test_what_could_not_be_seen_before_cannot_be_shown_to_be_gone(build_world):
@@ -37,6 +40,21 @@ def test_known_members_stand_in_for_the_original(build_world):
     assert "none can clear it" in blind.reason
     assert any(need.startswith("The original model") for need in blind.needs)
     assert any(need.startswith("Losses of all records") for need in blind.needs)
+
+
+def test_what_is_left_is_a_share_of_the_known_members_contrast(build_world):
+    given = make_cleared(build_world) | {"original": None}
+    found, evidence = audit(**given).metrics["loss"], gather_evidence(**given)
+    (model,), contrast = evidence.unlearned.values(), CONTRASTS["loss"]
+    oracles = [next(iter(oracle.values())) for oracle in evidence.oracles]
+    scores, known = dict(contrast.score(model, oracles)), dict(contrast.score_members(model, oracles))
+    now = measure_effect(scores["forget"], scores["held_out"])
+    members = measure_effect(known["retain"], known["held_out"])
+    variances = np.diag([now.standard_error**2, members.standard_error**2])
+    distances = abs(now.value - 0.5), abs(members.value - 0.5)
+    share = divide(*distances, variances, freedom=now.freedom, alpha=FAST.alpha)
+    assert found.sensitivity.effect == pytest.approx(members.value)
+    assert (found.share_left, found.share_left_upper) == pytest.approx((share.value, share.upper))
 
 
 def test_most_of_the_originals_contrast_must_be_shown_to_be_gone(build_world):

@@ -146,7 +146,7 @@ def embed(
 
     Example:
         >>> import torch
-        >>> model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU(), torch.nn.Linear(3, 2))
+        >>> model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Tanh(), torch.nn.Linear(3, 2))
         >>> rows = embed(model, (torch.ones(5, 4), torch.zeros(5, dtype=torch.int64)))
         >>> rows.shape, rows.layer, rows.losses.shape
         ((5, 3), '2:input', (5,))
@@ -209,19 +209,17 @@ def read_model(
         passed = passed if start.columns is begun.columns else reader.read(start)
         words, meter = passed.pooling, LossMeter(reader)
         gathered = GatheredRows(passed.vectors, source.n_records, n_most)
-        is_shown = progress and source.n_batches is not None
-        held: tuple[Batch, Mapping[str, npt.NDArray[Any]]] | None = None
-        with show_progress("embedding", source.n_batches or 0, is_shown=is_shown) as advance:
+        held: list[tuple[Batch, Mapping[str, npt.NDArray[Any]]]] = []
+        with show_progress("embedding", n := source.n_batches or 0, is_shown=progress and n > 0) as advance:
             for batch, placed, one in _pass_over(reader, stream, (first, start, passed), run_device):
-                if held is not None:  # kept while a GPU still computes
-                    gathered.add(*held)
-                held = batch, one.fetch()
+                for before in held:  # kept while a GPU still computes
+                    gathered.add(*before)
+                held = [(batch, one.fetch())]
                 meter.add(placed, one.output)
                 advance(1)
                 if n_most is not None and gathered.n_rows + batch.n_rows >= n_most:
                     break
-            if held is not None:
-                gathered.add(*held)
+            gathered.add(*held[0])
         losses = meter.finish()
     layers, rows, order = gathered.finish(source.beside)
     return ModelReading(

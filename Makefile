@@ -24,7 +24,8 @@ demo: setup
 
 # The cluster's tests wait more than they compute, so they run beside the others. Each worker begins with one half of the
 # tests, in order: what the tests of a file share is then made once. Commands that tests start share compiled modules.
-PYTEST = OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q
+# No test reads logs, and catching those of a hundred loggers takes as long as the shortest tests.
+PYTEST = OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q -p no:logging
 DEFAULT = -n 2 --dist worksteal -m 'not slow and not gpu and not cluster'
 
 test: setup

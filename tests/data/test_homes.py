@@ -7,7 +7,6 @@ import hashlib
 import io
 import json
 import os
-import sys
 import tarfile
 import urllib.request
 import urllib.response
@@ -23,7 +22,6 @@ from ruler.core.errors import (
     DownloadError,
     FileFormatError,
     InputError,
-    MissingPackageError,
     WriteError,
 )
 from ruler.data import DATASETS, RemoteFile, check_gender, list_datasets, load_faces, load_images, load_tabular
@@ -39,8 +37,6 @@ from ruler.data.homes import (
     normalise_openml,
     open_archive,
     parse_cifar,
-    read_breast_cancer,
-    read_bundled,
     read_member,
     read_svhn,
 )
@@ -513,25 +509,3 @@ def test_a_full_disk_is_not_blamed_on_the_connection(monkeypatch):
     monkeypatch.setattr("sklearn.datasets.fetch_openml", fail)
     with pytest.raises(WriteError, match=r"must be writable; got: No space left on device\. .* RULER_CACHE"):
         load_tabular("phoneme")
-
-
-def test_bundled_tables_are_those_that_scikit_learn_loads():
-    from sklearn.datasets import load_breast_cancer, load_digits
-
-    found, expected = read_breast_cancer(), load_breast_cancer()
-    np.testing.assert_array_equal(found.features, expected.data, strict=True)
-    np.testing.assert_array_equal(found.target, expected.target)
-    assert found.feature_names == tuple(expected.feature_names)
-    assert found.classes == tuple(expected.target_names)
-    digits = read_bundled("digits.csv.gz", "a test")
-    for part, wanted in zip((digits[:, :-1], digits[:, -1]), load_digits(return_X_y=True), strict=True):
-        np.testing.assert_array_equal(part, wanted)
-
-
-def test_bundled_tables_need_scikit_learn_but_do_not_load_it(run_python, monkeypatch):
-    load = "from ruler.data import load_tabular; load_tabular('breast_cancer')"
-    assert run_python(f"import sys; {load}; print('sklearn' in sys.modules)") == "False\n"
-    monkeypatch.setitem(sys.modules, "sklearn", None)
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(MissingPackageError, match="loading Breast Cancer needs the package 'sklearn'"):
-        read_breast_cancer()

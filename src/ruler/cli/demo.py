@@ -63,7 +63,7 @@ def _train(seed: int, advance: Callable[[float], None]) -> "tuple[dict[str, Any]
     import torch
     from torch import nn
 
-    from ruler.data.homes import read_bundled
+    from ruler.data.bundled import read_bundled
     from ruler.embeddings.bundle.records import NamedRecords
     from ruler.training.classifier import train_classifier
     from ruler.training.settings import TrainingSettings

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from ruler.core.registry import Registry
+from ruler.data.bundled import read_breast_cancer
 from ruler.data.datasets import Dataset, FaceSet, ImageSet, PromptSet, RemoteFile, TabularSet, TextSet
 from ruler.data.homes import (
     download_cifar,
@@ -11,7 +12,6 @@ from ruler.data.homes import (
     download_lfw,
     download_openml,
     download_svhn,
-    read_breast_cancer,
 )
 from ruler.data.prompt_files import read_lume, read_questions, read_tofu
 

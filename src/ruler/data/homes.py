@@ -5,7 +5,6 @@ What cannot be reached, or has another checksum, is a `DownloadError`; a file th
 """
 
 import contextlib
-import importlib.util
 import re
 import sys
 import tarfile
@@ -24,9 +23,8 @@ from ruler.core.files import FAULTS_OF_THE_DISK, cache_folder, writing_safely
 from ruler.core.optional import load_optional
 from ruler.core.progress import show_progress, track
 from ruler.core.readers.arrays import decode_image
-from ruler.core.types import FloatArray
 from ruler.data.datasets import Dataset, FaceSet, ImageSet, RemoteFile, TabularSet
-from ruler.data.types import PixelArray, TabularData
+from ruler.data.types import PixelArray
 
 Arrays = dict[str, npt.NDArray[Any]]
 _CHUNK, _TIMEOUT_S = 1 << 20, 60.0
@@ -36,10 +34,6 @@ _CIFAR_MEMBERS = {
     10: ("cifar-10-batches-bin/data_batch_1.bin", "cifar-10-batches-bin/test_batch.bin"),
     100: ("cifar-100-binary/train.bin", "cifar-100-binary/test.bin"),
 }
-_MEASURES = (
-    *("radius", "texture", "perimeter", "area", "smoothness", "compactness"),
-    *("concavity", "concave points", "symmetry", "fractal dimension"),
-)
 _FACE_NAME = re.compile(r"lfw_funneled/([^/]+)/\1_\d{4}\.jpg")
 _FACE = slice(70, 195), slice(78, 172)  # the middle of the 250 x 250 photo, as scikit-learn cuts it
 _FEWEST_FACES = 10
@@ -150,29 +144,6 @@ def read_member(archive: tarfile.TarFile, name: str, *, at_most: int) -> bytes:
         raise FileFormatError(f"{name} must be a plain file in the archive; got a link or folder.")
     with stream:
         return stream.read(at_most)
-
-
-def read_breast_cancer() -> TabularData:
-    """Breast Cancer: of each measure the mean, its error and the worst, then whether the tumour is benign."""
-    table = read_bundled("breast_cancer.csv", "loading Breast Cancer", n_header_lines=1)
-    names = [form.format(measure) for form in ("mean {}", "{} error", "worst {}") for measure in _MEASURES]
-    return TabularData(
-        name="breast_cancer",
-        features=np.ascontiguousarray(table[:, :-1]),
-        target=table[:, -1].astype(np.int64),
-        feature_names=tuple(names),
-        classes=("malignant", "benign"),
-        ids=np.arange(len(table)),
-    )
-
-
-def read_bundled(file: str, needed_for: str, *, n_header_lines: int = 0) -> FloatArray:
-    """A table that scikit-learn brings along; its file is found without loading the package, which takes a second."""
-    package = importlib.util.find_spec("sklearn") or load_optional("sklearn", needed_for).__spec__
-    assert package is not None
-    assert package.origin is not None
-    path = Path(package.origin).parent / "datasets" / "data" / file
-    return np.loadtxt(path, delimiter=",", skiprows=n_header_lines)
 
 
 def download_openml(dataset: TabularSet, progress: bool = False) -> Any:

@@ -32,7 +32,5 @@ def test_bundled_tables_need_scikit_learn_but_do_not_load_it(run_python, monkeyp
 
 
 def test_a_scikit_learn_without_the_file_is_said_in_one_line():
-    with pytest.raises(
-        FileFormatError, match=r"scikit-learn must hold none\.csv; got none at .*none\.csv\."
-    ):
+    with pytest.raises(FileFormatError, match=r"scikit-learn must hold none\.csv; got none at .*none\.csv\."):
         read_bundled("none.csv", "a test")

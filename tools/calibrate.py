@@ -15,7 +15,6 @@ import time
 from functools import partial
 from pathlib import Path
 
-from calibration.measured import make_tables, write_tables
 from calibration.plan import CPU_PARTS, FIRST_SEED, GPU_PARTS, QUICK_SEED, list_jobs
 from calibration.rows import open_pool, read_rows, run_jobs, run_worlds
 
@@ -32,6 +31,7 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, help="default: build/calibration, with --quick build/calibration-quick")
     parser.add_argument("--quick", action="store_true", help="a tenth with other seeds; tables printed, not written")
     parser.add_argument("--no-page", action="store_true", help="leave docs/statistics.md as it is")
+    parser.add_argument("--rows-only", action="store_true", help="run audits, make no tables")
     options = parser.parse_args()
     folder = options.cache or ROOT / "build" / ("calibration-quick" if options.quick else "calibration")
     folder.mkdir(parents=True, exist_ok=True)
@@ -64,7 +64,11 @@ def main() -> None:
                     print(f"tofu-{name}: {len(rows)} rows, {time.monotonic() - begun:.0f} s", flush=True)
     finally:
         pool.shutdown(cancel_futures=True)
+    if options.rows_only:
+        return
     kept = [row for path in sorted(folder.glob("*.jsonl")) for rows in read_rows(path).values() for row in rows]
+    from calibration.measured import make_tables, write_tables
+
     tables = make_tables(kept)
     if options.quick or options.no_page:
         print("\n\n".join(f"{name}\n{table}" for name, table in tables.items()))

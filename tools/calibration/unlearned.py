@@ -14,7 +14,7 @@ from torch.nn import functional
 from calibration.perceptrons import Draw, Source, load_source
 from calibration.world import World
 
-N_FORGET, N_HELD_OUT, N_ORACLES = 80, 160, 5
+N_FORGET, N_HELD_OUT, N_ORACLES = 80, 160, 2
 RETAIN = {
     "adult": 1500,
     "bank_marketing": 1500,
@@ -38,6 +38,16 @@ KINDS = (
     "hard records",
     "a group of neighbours",
 )
+N_ALIKE = 200
+RETAIN_ALIKE = {
+    "adult": 600,
+    "bank_marketing": 600,
+    "electricity": 600,
+    "magic": 600,
+    "german_credit": 300,
+    "digits": 600,
+}
+
 LACKING = {"a rare category, wholly": ("magic", "digits")}
 """Sets without a column of categories."""
 
@@ -45,7 +55,7 @@ RECENT = ("electricity", "bank_marketing")
 """Sets whose rows stand in the order of time."""
 
 
-VARIANTS = ("full", "five oracles")
+VARIANTS = ("full", "two oracles")
 
 TILTS = {"a direction": (0.2, 0.4, 0.8), "hard rows": (0.3, 0.6), "outliers": (0.3, 0.6), "one class": (0.3, 0.6)}
 """What forget rows are drawn towards, and how strongly; 0 is a random draw."""
@@ -96,6 +106,26 @@ def make_chosen(name: str, kind: str, seed: int) -> Iterator[World]:
         held_out = np.setdiff1d(gone, forget)
     draw = Draw.of(source, forget=forget, retain=np.setdiff1d(population, forget), held_out=held_out)
     yield audit_retrained(draw, name, kind, seed)
+
+
+def choose_alike(source: Source, kind: str, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Rows to forget, to retain, held out at large, and held out by the rule that chose the forget rows.
+
+    The rule picks a set of rows of the whole table; a random part of it is forgotten, the rest was never trained on.
+    """
+    n = len(source.target)
+    rng = np.random.default_rng([12, seed, *map(ord, kind[:8])])
+    width = min(3 * N_ALIKE, n // 4)
+    if kind in ("a whole class", "the most recent rows", "a rare category, wholly"):
+        chosen = _find_whole(source, kind, rng)
+    else:
+        chosen = _choose_forget(source, kind, np.arange(n), rng.permutation(n), rng, n_chosen=width)
+    chosen = rng.permutation(chosen)[:width]
+    n_forget = min(N_ALIKE, len(chosen) // 3)
+    forget, alike = chosen[:n_forget], chosen[n_forget:]
+    others = rng.permutation(np.setdiff1d(np.arange(n), chosen))
+    general, retain, _ = np.split(others, np.cumsum([2 * N_ALIKE, RETAIN_ALIKE[source.name]]))
+    return forget, retain, general, alike
 
 
 def make_tilted(name: str, kind: str, tilt: float, seed: int) -> Iterator[World]:
@@ -169,28 +199,33 @@ def _choose_category(source: Source, rng: np.random.Generator) -> np.ndarray:
 
 
 def _choose_forget(
-    source: Source, kind: str, population: np.ndarray, outside: np.ndarray, rng: np.random.Generator
+    source: Source,
+    kind: str,
+    population: np.ndarray,
+    outside: np.ndarray,
+    rng: np.random.Generator,
+    n_chosen: int = N_FORGET,
 ) -> np.ndarray:
-    """80 rows of the population, by a rule and not by chance."""
+    """So many rows of the population, by a rule and not by chance."""
     features, target = source.features, source.target
     spread = features[population].std(axis=0)
     scaled = (features - features[population].mean(axis=0)) / np.where(spread > 0, spread, 1.0)
     if kind == "one class":
         classes, counts = np.unique(target[population], return_counts=True)
-        chosen = population[target[population] == rng.choice(classes[counts >= N_FORGET])]
-        return rng.permutation(chosen)[:N_FORGET]
+        chosen = population[target[population] == rng.choice(classes[counts >= min(n_chosen, counts.max())])]
+        return rng.permutation(chosen)[:n_chosen]
     if kind == "a band of one column":
         column = features[population, _choose_column(source)]
         ordered = population[np.lexsort([rng.random(len(population)), column])]
-        start = rng.integers(len(population) - 2 * N_FORGET)
-        return rng.permutation(ordered[start : start + 2 * N_FORGET])[:N_FORGET]
+        start = rng.integers(len(population) - 2 * n_chosen)
+        return rng.permutation(ordered[start : start + 2 * n_chosen])[:n_chosen]
     if kind == "outliers":
-        return population[np.argsort(-np.linalg.norm(scaled[population], axis=1))[:N_FORGET]]
+        return population[np.argsort(-np.linalg.norm(scaled[population], axis=1))[:n_chosen]]
     if kind == "a group of neighbours":
         anchor = scaled[rng.choice(population)]
-        return population[np.argsort(np.linalg.norm(scaled[population] - anchor, axis=1))[:N_FORGET]]
+        return population[np.argsort(np.linalg.norm(scaled[population] - anchor, axis=1))[:n_chosen]]
     assert kind == "hard records", kind
-    return population[np.argsort(-_lose_rows(source, population, outside[:1500], rng))[:N_FORGET]]
+    return population[np.argsort(-_lose_rows(source, population, outside[:1500], rng))[:n_chosen]]
 
 
 def _lose_rows(source: Source, rows: np.ndarray, teachers: np.ndarray, rng: np.random.Generator) -> np.ndarray:

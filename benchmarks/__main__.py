@@ -9,7 +9,7 @@ from ruler.core.registry import Registry
 _NAMES = (
     *("peers", "comparison", "cuda", "document", "faithfulness", "faithfulness_table", "meta"),
     *("frontier", "frontier_tofu", "frontier_tofu_table", "language", "precision", "scaling", "shards", "studies"),
-    *("audits", "ensemble", "protocol", "embedding", "tofu_table", "engines"),
+    *("audits", "ensemble", "protocol", "embedding", "tofu_table", "engines", "primary"),
 )
 BENCHMARKS = Registry("benchmark", {**{name: name for name in _NAMES}, "kinds": "search"})
 """Name -> the module that holds it."""

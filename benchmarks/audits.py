@@ -119,7 +119,7 @@ def _audit(case: Case, folder: str, device: str) -> AuditTiming:
     spent = dict.fromkeys(STAGES, 0.0)
     now_s = time.process_time if device == "cpu" else time.perf_counter
 
-    models = {name: str(Path(folder) / name) for name in MODELS}
+    models: dict[str, Any] = {name: str(Path(folder) / name) for name in MODELS}
     with _searching(device) as find:
 
         def search(queries: Any, base: Any, *, k: int = 1, exclude_self: bool = False) -> Neighbors:

@@ -16,12 +16,14 @@ from ruler.metrics.peers import PEERS
 from ruler.paper.compare.table import FAILED, OWN
 
 TITLES = {"breast_cancer": "breast cancer", "heart_disease": "heart disease", "cifar10": "CIFAR-10", "lfw": "LFW"}
-TABLES = {"tables": ("breast_cancer", "heart_disease"), "images": ("cifar10", "lfw")}
+TABLES = {"tables": ("heart_disease", "breast_cancer"), "images": ("cifar10", "lfw")}
 """Mark on the page -> the comparisons of its table, of which the first decides the order of the rows."""
 FIGURE = "compared.svg"
 _NOTHING = "Not measured yet."
 _HEAD = ("method", "title", "settings", "seed", "draw", "model", "device", "n_forget", "verdict", "seen")
-_NUMBERS = {"left": "left", "held_out_accuracy": "held-out accuracy", "cost": "cost"}
+_AMOUNTS = ("remaining", "left")
+"""First number of recorded runs: "left" is the largest distance of an AUC from 0.5, in those from before the scale."""
+_NUMBERS = {"held_out_accuracy": "held-out accuracy", "cost": "cost"}
 
 
 def keep_runs(runs: pd.DataFrame, path: Path) -> None:
@@ -53,36 +55,41 @@ def write_page(bench: Path, page: Path) -> None:
 
 def show_measured(known: Mapping[str, pd.DataFrame]) -> dict[str, list[str]]:
     """Mark on the page -> the lines behind it."""
-    figure = [f"![Cost against what is left]({FIGURE})"] if known else [_NOTHING]
+    figure = [f"![Cost against what remains]({FIGURE})"] if known else [_NOTHING]
     tables = {mark: describe({name: known[name] for name in names if name in known}) for mark, names in TABLES.items()}
     return {"figure": figure, **tables}
 
 
 def describe(known: Mapping[str, pd.DataFrame]) -> list[str]:
-    """What was run, and one line per method: what is left, accuracy, cost and verdicts in each comparison."""
+    """What was run, and one line per method: what remains, accuracy, cost and verdicts in each comparison."""
     if not known:
         return [_NOTHING]
     found = {name: summarize(table) for name, table in known.items()}
     said = [_tell_runs(name, table) for name, table in known.items()]
-    columns = [f"{TITLES[name]}: {what}" for name in found for what in (*_NUMBERS.values(), "verdicts")]
+    columns = [f"{TITLES[name]}: {what}" for name, table in found.items() for what in _head(table)]
     order = list(dict.fromkeys(title for table in found.values() for title in table.index))
     lines = [[title, *(cell for table in found.values() for cell in _show(table, title))] for title in order]
-    marks = ["---", *(["--:"] * len(_NUMBERS) + ["---"]) * len(found)]
+    marks = ["---", *(["--:"] * (1 + len(_NUMBERS)) + ["---"]) * len(found)]
     return [*said, "", *markdown_table(["method", *columns], lines, marks=marks)]
 
 
+def _head(summary: pd.DataFrame) -> list[str]:
+    return [summary.columns[0], *_NUMBERS.values(), "verdicts"]
+
+
 def summarize(table: pd.DataFrame) -> pd.DataFrame:
-    """One row per title: means over runs, verdicts counted, and the method; least left first."""
+    """One row per title: means over runs, verdicts counted, and the method; least remaining first."""
+    amount = next(name for name in _AMOUNTS if name in table)
     rows = {}
     for title, part in table.groupby("title", sort=False):
         counts = part["verdict"].value_counts()
         words = ", ".join(f"{n} {verdict}" for verdict, n in sorted(counts.items(), key=lambda one: (-one[1], one[0])))
         rows[title] = {
-            **{name: part[name].mean() for name in _NUMBERS},
+            **{name: part[name].mean() for name in (amount, *_NUMBERS)},
             "verdicts": words,
             "method": part["method"].iloc[0],
         }
-    return pd.DataFrame.from_dict(rows, orient="index").sort_values("left", kind="stable")
+    return pd.DataFrame.from_dict(rows, orient="index").sort_values(amount, kind="stable")
 
 
 def _tell_runs(name: str, table: pd.DataFrame) -> str:
@@ -97,15 +104,15 @@ def _tell_runs(name: str, table: pd.DataFrame) -> str:
 
 def _show(table: pd.DataFrame, title: str) -> list[str]:
     if title not in table.index:
-        return ["not run", *[""] * len(_NUMBERS)]
+        return ["not run", *[""] * (1 + len(_NUMBERS))]
     row: dict[Any, Any] = table.loc[title].to_dict()
-    cells = ["" if math.isnan(row[name]) else f"{row[name]:.3f}" for name in _NUMBERS]
+    cells = ["" if math.isnan(row[name]) else f"{row[name]:.3f}" for name in (table.columns[0], *_NUMBERS)]
     cells[-1] = "" if row["method"] == "original" or math.isnan(row["cost"]) else f"{row['cost']:.2f}"
     return [*cells, str(row["verdicts"])]
 
 
 def draw_costs(known: Mapping[str, pd.DataFrame], path: Path) -> None:
-    """Cost against what is left in each comparison, with lines at the oracle's cost and at what retraining leaves."""
+    """Cost against what remains in each comparison, with lines at the oracle's cost and at what retraining leaves."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -118,14 +125,15 @@ def draw_costs(known: Mapping[str, pd.DataFrame], path: Path) -> None:
             axis.set_axis_off()
         for axis, (name, table) in zip(axes.flat, known.items(), strict=False):
             found = summarize(table)
-            drawn = found[(found["method"] != "original") & np.isfinite(found["left"])]
+            amount = found.columns[0]
+            drawn = found[(found["method"] != "original") & np.isfinite(found[amount])]
             is_exact = drawn["method"] == "retrain"
             axis.axvline(1, color="#999999", linewidth=0.6)
-            axis.axhline(drawn.loc[is_exact, "left"].mean(), color="#999999", linewidth=0.6, linestyle="--")
-            axis.scatter(drawn["cost"], drawn["left"], c=np.where(is_exact, "#D55E00", "#0072B2"), s=14)
-            for title, x, y in zip(drawn.index, drawn["cost"], drawn["left"], strict=True):
+            axis.axhline(drawn.loc[is_exact, amount].mean(), color="#999999", linewidth=0.6, linestyle="--")
+            axis.scatter(drawn["cost"], drawn[amount], c=np.where(is_exact, "#D55E00", "#0072B2"), s=14)
+            for title, x, y in zip(drawn.index, drawn["cost"], drawn[amount], strict=True):
                 axis.annotate(title, (x, y), fontsize=6, xytext=(2, 2), textcoords="offset points")
-            axis.set(xscale="log", xlabel="cost, training the oracle = 1", ylabel="left", title=TITLES[name])
+            axis.set(xscale="log", xlabel="cost, training the oracle = 1", ylabel=amount, title=TITLES[name])
         with writing_atomically(path) as stream:
             figure.savefig(stream, format="svg", metadata={"Date": None})
         plt.close(figure)

@@ -143,6 +143,7 @@ training are in TF32, torch's default.
   that was trained before them in each precision, so their spread understates what varies.
 - **M4 reads** as in the findings: near 0.50 (within 0.03), above or below, far above or far below (beyond 0.10). Where
   two readings or two counts of verdicts differ, that of float32 comes first.
+- **Verdicts** come from the release before the scale, which compared an AUC with a margin.
 - **Faster by**: by the time of the quickest seed, metrics included. The time of the original includes the training of
   original and oracle.
 

@@ -29,6 +29,7 @@ from safetensors.torch import load_model, save_model
 from torch import nn
 
 from benchmarks.measure import add_row, read_rows
+from benchmarks.worlds import list_remaining
 from ruler.auditing import AuditSettings, audit_evidence, gather_evidence
 from ruler.auditing.contrasts import OWN
 from ruler.core.arithmetic import similarity_of_unit_rows
@@ -243,16 +244,17 @@ def audit_sides(sides: Any, skill: Mapping[str, float], left_out: int | None = N
 
 
 def audit_with(oracles: list[Any], sides: Any, skill: Mapping[str, float]) -> dict[str, Any]:
-    """Verdict and effects of one model, by an audit with these oracles."""
+    """Verdict, what remains and effects of one model, by an audit with these oracles."""
     evidence = gather_evidence(
         unlearned=sides, oracle=oracles, original=_references["original"], settings=AuditSettings(n_permutations=999)
     )
-    report = audit_evidence(evidence, outputs={"unlearned": skill, **_references["skills"]}, contrasts=OWN)
+    report = audit_evidence(evidence, answers={"unlearned": skill, **_references["skills"]}, contrasts=OWN)
     found: dict[str, Any] = {"verdict": report.verdict, "reason": report.reason}
     found["guards"] = [guard.name for guard in report.guards]
+    found |= list_remaining(report)
     for name in (name for name in CONTRASTS if name in report.metrics):
         metric = report.metrics[name]
-        found |= {f"{name}_auc": metric.effect, f"{name}_p": metric.p_value, f"{name}_left": metric.share_left}
+        found |= {f"{name}_auc": metric.effect, f"{name}_p": metric.p_value}
     return found
 
 

@@ -1,4 +1,4 @@
-"""What does forgetting cost, and what is left? Short retraining, rewinding and distillation beside retraining.
+"""What does forgetting cost, and what remains? Short retraining, rewinding and distillation beside retraining.
 
 `python -m benchmarks frontier --out DIR` trains and audits on tables; `--data cifar10 --device cuda` and `--data lfw
 --device cuda` on images. The same command resumes. `--csv docs/bench/frontier.csv --write docs/frontier.md` tells
@@ -38,7 +38,7 @@ from torch import nn
 from torch.nn import functional
 
 from benchmarks.measure import add_row, read_rows
-from benchmarks.worlds import Reading, World, make_world
+from benchmarks.worlds import Reading, World, list_remaining, make_world
 from ruler.auditing.contrasts import OWN
 from ruler.core.determinism import seeded
 from ruler.experiment.diagnostic.trainers import TRAINING
@@ -217,7 +217,7 @@ class Run:
         deciding = {name: one for name, one in report.metrics.items() if OWN[name].decides}
         found: dict[str, Any] = {"verdict": report.verdict, "reason": report.reason}
         found["is_clear"] = all(one.verdict == "erased" for one in deciding.values())
-        found |= {f"{name}_auc": one.effect for name, one in deciding.items()}
+        found |= {f"{name}_auc": one.effect for name, one in deciding.items()} | list_remaining(report)
         if report.damage is not None:
             found |= {"damage_skill": report.damage.skill, "damage_similarity": report.damage.similarity}
         return found

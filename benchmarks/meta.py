@@ -49,7 +49,7 @@ import torch
 from torch import nn
 
 from benchmarks.measure import add_row, read_rows
-from benchmarks.worlds import SIDES, Reading, make_world, move_labels
+from benchmarks.worlds import SIDES, Reading, list_remaining, make_world, move_labels
 from ruler.auditing.contrasts import OWN
 from ruler.core.determinism import seeded
 from ruler.core.types import IndexArray
@@ -244,8 +244,9 @@ class Laboratory:
                 found[name] = metric.value
             if OWN[name].decides:
                 found[f"{name}_auc_{n_oracles}"] = metric.effect
-        smallest = min(one.adjusted_p_value for name, one in report.metrics.items() if OWN[name].decides)
-        found[f"audit_p_{n_oracles}"] = smallest
+        parts = [part for name, one in report.metrics.items() if OWN[name].decides for part in one.parts.values()]
+        found[f"audit_p_{n_oracles}"] = min((part.p_value for part in parts if part.p_value >= 0), default=math.nan)
+        found |= {f"{name}_{n_oracles}": value for name, value in list_remaining(report).items()}
         return found, report.verdict, report.reason
 
 

@@ -44,6 +44,11 @@ class Judged:
 OURS = {
     "verdict_1": Judged("**audit: verdict, one oracle**", 1),
     "verdict_5": Judged("**audit: verdict, five oracles**", 1),
+    **{
+        f"{name}_remaining_{n}": Judged(f"**audit: remaining in {title}, {words}**", 1, 0.0)
+        for name, title in (("outputs", "what the model says"), ("layers", "what its layers hold"))
+        for n, words in ((1, "one oracle"), (5, "five oracles"))
+    },
     "audit_p_1": Judged("audit: smallest corrected p, one oracle", -1),
     "audit_p_5": Judged("audit: smallest corrected p, five oracles", -1),
     **{

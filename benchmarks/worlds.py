@@ -150,13 +150,29 @@ class World:
             search=partial(find_neighbors, device=self.device),
         )
         models = {"unlearned": unlearned, "oracle": oracles[0], "original": original}
-        outputs = {role: self.measure_skill(one) for role, one in models.items()}
-        return audit_evidence(evidence, outputs=outputs, contrasts=OWN)
+        answers = {role: self.measure_skill(one) for role, one in models.items()}
+        return audit_evidence(evidence, answers=answers, contrasts=OWN)
 
     def measure_skill(self, reading: Reading) -> dict[str, float]:
         """Share of right answers on each side, as an audit wants it."""
         is_right = reading.logits.argmax(1) == self.labels
         return {f"{side}_accuracy": float(is_right[self.sides[side]].mean()) for side in SIDES}
+
+
+def list_remaining(report: Report) -> dict[str, float]:
+    """What remains in what the model says and in what its layers hold, with both ends of the intervals.
+
+    Returns:
+        ``outputs_remaining``, ``outputs_remaining_low``, ``outputs_remaining_high`` and the same of ``layers``; absent
+        where nothing could be measured.
+    """
+    families = {"outputs": report.outputs.remaining, "layers": report.layers.remaining}
+    return {
+        f"{name}_remaining{end}": value
+        for name, one in families.items()
+        if one is not None
+        for end, value in (("", one.value), ("_low", one.low), ("_high", one.high))
+    }
 
 
 def make_world(

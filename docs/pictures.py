@@ -1,6 +1,6 @@
 """Draw the pictures of docs/understanding.md, each for a light and a dark page: ``python docs/pictures.py``.
 
-Distributions are those of ``small_world.py`` in docs/verdicts.md; intervals and verdicts are those of its audits.
+Distributions of the four verdicts are those of ``small_world.py`` in docs/verdicts.md, as are the verdicts.
 """
 
 import re
@@ -68,22 +68,6 @@ def draw_compared(colours: Colours) -> Figure:
     return figure
 
 
-def draw_auc(colours: Colours) -> Figure:
-    """Scores whose AUC is 0.5, at the margin, far above and far below."""
-    figure = Figure(figsize=(7.6, 2.1), layout="constrained")
-    notes = {0.5: "no contrast", 0.6: "the default margin", 0.9: "far above", 0.1: "far below: just as bad"}
-    grid = np.linspace(-3.5, 3.5, 80)
-    for axes, (auc, note) in zip(figure.subplots(1, 4, sharey=True), notes.items(), strict=True):
-        shift = np.sqrt(2) * norm.ppf(auc)
-        _draw_pair(axes, colours, grid, norm.pdf(grid, -shift / 2), norm.pdf(grid, shift / 2))
-        axes.set_title(f"AUC {auc}", fontsize=11, weight="bold")
-        axes.set_xlabel(note)
-        if auc == 0.9:
-            axes.text(-1.5, 0.03, "held-out", color=colours["held_out"], ha="center")
-            axes.text(1.5, 0.03, "forget", color=colours["forget"], ha="center")
-    return figure
-
-
 def _draw_pair(axes: Axes, colours: Colours, grid: Any, held_out: Any, forget: Any) -> None:
     for side, density in (("held_out", held_out), ("forget", forget)):
         axes.fill_between(grid, density, color=colours[side], alpha=0.25, lw=0)
@@ -93,60 +77,84 @@ def _draw_pair(axes: Axes, colours: Colours, grid: Any, held_out: Any, forget: A
 
 
 def draw_verdicts(colours: Colours) -> Figure:
-    """What four verdicts look like: similarity to the oracle, before unlearning and after."""
+    """What four verdicts look like: how well each record is answered, before unlearning and after."""
     worlds: dict[str, dict[str, Any]] = {
-        "nothing is left": {},
-        "a tenth is left": {"left": 0.1},
-        "pushed away": {"memory": 0, "pushed": 0.3},
-        "12 records": {"sizes": (12, 400, 600)},
+        "nothing remains": {},
+        "40% remains": {"says": 0.4, "left": 0.4},
+        "pushed beyond": {"says": -0.5, "left": 0},
+        "3 records": {"sizes": (3, 400, 600)},
     }
     figure = Figure(figsize=(7.6, 3.5), layout="constrained")
-    grid = np.linspace(0, 3.2, 90)
+    grid = np.linspace(-2.2, 3.6, 90)
     panels = figure.subplots(2, 4, sharex=True)
     for column, (truth, options) in enumerate(worlds.items()):
-        unlearned, oracle, original = make_world()(**options)
+        unlearned, oracle, original = make_world()(**{"says": 0, **options})
         verdict = ruler.audit(unlearned, oracle=oracle, original=original).verdict
         panels[0, column].set_title(f"{verdict}\n", color=colours[verdict], weight="bold", fontsize=12)
         panels[0, column].text(0.5, 1.02, truth, transform=panels[0, column].transAxes, ha="center", va="bottom")
         for row, model in enumerate((original, unlearned)):
-            distances = [1 - ruler.cosine_similarity(model[side], oracle[side]) for side in (2, 0)]
-            held_out, forget = (gaussian_kde(-np.log10(one), 0.4)(grid) for one in distances)
+            scores = [np.log(oracle[side].losses / model[side].losses) for side in (2, 0)]
+            held_out, forget = (gaussian_kde(one, 0.4)(grid) for one in scores)
             _draw_pair(panels[row, column], colours, grid, held_out / held_out.max(), forget / forget.max())
     panels[0, 0].set_ylabel("original")
     panels[1, 0].set_ylabel("unlearned")
-    panels[0, 0].text(0.7, 0.93, "forget", color=colours["forget"], ha="left")
-    panels[0, 0].text(2.05, 0.6, "held-out", color=colours["held_out"], ha="left")
-    words = "further from the oracle  \N{LEFTWARDS ARROW}  each record  \N{RIGHTWARDS ARROW}  closer to the oracle"
+    panels[0, 0].text(2.0, 1.06, "forget", color=colours["forget"], ha="center")
+    panels[0, 0].text(-0.1, 1.06, "held-out", color=colours["held_out"], ha="center")
+    for axes in panels.flat:
+        axes.set_ylim(0, 1.25)
+    words = "answered like the oracle  \N{LEFTWARDS ARROW}  each record  \N{RIGHTWARDS ARROW}  answered better"
     figure.supxlabel(words, fontsize=10, color=colours["soft"])
     return figure
 
 
-def draw_margin(colours: Colours) -> Figure:
-    """Intervals of an AUC beside the margin, and what each allows to say."""
+def draw_scale(colours: Colours) -> Figure:
+    """Intervals of what remains beside the limit, and what each allows to say."""
     rows = [
-        (0.49, 0.035, "erased", "inside the margin: shown to be alike"),
-        (0.545, 0.03, "erased", "a small difference, shown to lie inside the margin"),
-        (0.28, 0.05, "residual", "a difference, and not a small one"),
-        (0.55, 0.10, "inconclusive", "perhaps alike, perhaps not: more records would tell"),
-        (0.50, 0.30, "inconclusive", "a dozen records: exactly 0.5, and nothing is shown"),
+        (0.02, 0.07, "erased", "shown to lie within the limit"),
+        (0.10, 0.06, "erased", "a little remains, shown to lie within the limit"),
+        (0.98, 0.05, "residual", "like records that were trained on"),
+        (0.40, 0.12, "residual", "at least 28% remains"),
+        (-0.50, 0.15, "displaced", "pushed beyond records that were never seen"),
+        (0.11, 0.24, "inconclusive", "perhaps nothing, perhaps a third"),
     ]
-    figure = Figure(figsize=(7.6, 2.6))
-    axes = figure.add_axes((0.02, 0.2, 0.96, 0.78), xlim=(0.1, 1.55), ylim=(-0.6, 4.6))
-    axes.axvspan(0.4, 0.6, color=colours["erased"], alpha=0.14, lw=0)
-    axes.axvline(0.5, color=colours["soft"], lw=1, ls=(0, (3, 3)))
-    for row, (auc, reach, verdict, note) in enumerate(rows):
-        y = 4 - row
-        axes.plot([auc - reach, auc + reach], [y, y], color=colours[verdict], lw=2.4, solid_capstyle="butt")
-        axes.plot(auc, y, "o", color=colours[verdict], ms=7)
-        axes.text(0.86, y + 0.18, verdict, color=colours[verdict], weight="bold", va="center")
-        axes.text(0.86, y - 0.24, note, color=colours["soft"], va="center", fontsize=8.5)
-    axes.set(yticks=[], xticks=[0.2, 0.4, 0.5, 0.6, 0.8])
-    axes.set_xlabel("AUC: forget against held-out records", x=0.28)
+    figure = Figure(figsize=(7.6, 3.1))
+    axes = figure.add_axes((0.02, 0.17, 0.96, 0.81), xlim=(-0.8, 2.55), ylim=(-0.6, 5.6))
+    axes.axvspan(-0.2, 0.2, color=colours["erased"], alpha=0.14, lw=0)
+    for place in (0, 1):
+        axes.axvline(place, color=colours["soft"], lw=1, ls=(0, (3, 3)))
+    for row, (value, reach, verdict, note) in enumerate(rows):
+        y = 5 - row
+        axes.plot([value - reach, value + reach], [y, y], color=colours[verdict], lw=2.4, solid_capstyle="butt")
+        axes.plot(value, y, "o", color=colours[verdict], ms=7)
+        axes.text(1.3, y + 0.2, verdict, color=colours[verdict], weight="bold", va="center")
+        axes.text(1.3, y - 0.27, note, color=colours["soft"], va="center", fontsize=8.5)
+    labels = ["-0.5", "-0.2", "0\nnever seen", "0.2", "0.5", "1\ntrained on"]
+    axes.set(yticks=[], xticks=[-0.5, -0.2, 0, 0.2, 0.5, 1])
+    axes.set_xticklabels(labels)
     axes.spines[["left", "top", "right"]].set_visible(False)
     return figure
 
 
-PICTURES = {"compared": draw_compared, "auc": draw_auc, "verdicts": draw_verdicts, "margin": draw_margin}
+def draw_parts(colours: Colours) -> Figure:
+    """How the number is made: the distance in the audited model over the distance that training makes."""
+    figure = Figure(figsize=(7.6, 2.5), layout="constrained")
+    grid = np.linspace(-3.5, 8.5, 120)
+    panels = figure.subplots(2, 1, sharex=True)
+    for axes, shift, model in zip(panels, (5.0, 1.5), ("original", "unlearned"), strict=True):
+        _draw_pair(axes, colours, grid, norm.pdf(grid), norm.pdf(grid, shift))
+        axes.set_ylabel(model)
+        axes.set_ylim(0, 0.62)
+        axes.annotate("", (shift, 0.47), (0, 0.47), arrowprops={"arrowstyle": "<->", "color": colours["ink"]})
+    panels[0].text(2.5, 0.5, "what training adds: D", ha="center")
+    panels[1].text(1.7, 0.5, "what is there now: 0.3 D, so 0.3 remains", ha="left")
+    panels[0].text(-1.3, 0.3, "held-out", color=colours["held_out"], ha="right")
+    panels[0].text(6.3, 0.3, "forget", color=colours["forget"], ha="left")
+    words = "less memory  \N{LEFTWARDS ARROW}  score of each record  \N{RIGHTWARDS ARROW}  more memory"
+    figure.supxlabel(words, fontsize=10, color=colours["soft"])
+    return figure
+
+
+PICTURES = {"compared": draw_compared, "parts": draw_parts, "verdicts": draw_verdicts, "scale": draw_scale}
 
 
 def draw_all(folder: Path) -> None:

@@ -66,7 +66,13 @@ def main() -> None:
         pool.shutdown(cancel_futures=True)
     if options.rows_only:
         return
-    kept = [row for path in sorted(folder.glob("*.jsonl")) for rows in read_rows(path).values() for row in rows]
+    kept = [
+        row | {"job": job}
+        for path in sorted(folder.glob("*.jsonl"))
+        for job, rows in read_rows(path).items()
+        for row in rows
+    ]
+    print(f"{len(kept)} rows, {sum('error' in row for row in kept)} audits failed")
     from calibration.measured import make_tables, write_tables
 
     tables = make_tables(kept)

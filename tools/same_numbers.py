@@ -148,7 +148,7 @@ def collect_audits() -> dict[str, Any]:
             "unlearned": make(2),
             "oracle": oracles[0],
             "original": make(3, 1.0),
-            "settings": AuditSettings(alpha=0.01, margin=0.2, n_permutations=500, seed=7),
+            "settings": AuditSettings(alpha=0.01, limit=0.1, n_permutations=500, seed=7),
         },
         "arrays": {"unlearned": tuple(base.values()), "oracle": tuple(rows + 0.1 for rows in base.values())},
     }

@@ -10,7 +10,8 @@ FAST = AuditSettings(n_permutations=199)
 QUICK = AuditSettings(n_permutations=99)
 ROWS = np.random.default_rng(0).normal(size=(30, 3))
 SOUND = (ROWS[:5], ROWS[5:20], ROWS[20:])
-DECIDING = ("m2", "m4", "norm", "loss")
+DECIDING = ("loss", "tangent", "m2", "m4", "norm")
+"""Contrasts with a part in the verdict, of models with losses and without classes."""
 
 
 def make_cleared(build_world, seed=0, **options):

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy.stats import ortho_group
-from tests.auditing.cases import FAST, QUICK, ROWS, SOUND
+from tests.auditing.cases import FAST, QUICK, SOUND
 
 from ruler.auditing import AuditSettings, audit, gather_evidence
 from ruler.core.arithmetic import norm_rows
@@ -28,43 +28,46 @@ def test_an_oracle_with_other_axes_is_aligned(make_world):
     assert report.metrics["m2"].effect == pytest.approx(plain.metrics["m2"].effect, abs=0.02)
 
 
-def test_losses_count_without_those_of_an_oracle_but_not_in_a_test_against_each_of_five():
+def test_losses_count_without_those_of_an_oracle():
     full = tuple(Embeddings(rows, losses=np.ones(len(rows))) for rows in SOUND)
     assert gather_evidence(full, oracle=SOUND).has_losses
-    unfair = replace(gather_evidence(full, oracle=[full] * 4 + [SOUND]), is_fair=False)
-    assert unfair.is_hybrid
-    assert not unfair.has_losses
-    assert replace(unfair, is_fair=True).has_losses
     assert not gather_evidence(SOUND, oracle=full).has_losses
+
+
+@pytest.mark.parametrize(("n_oracles", "freedom"), [(0, None), (1, None), (2, 1.0), (5, 4.0)])
+def test_runs_have_an_error_of_their_own_where_two_oracles_tell_it_and_records_are_unlike(n_oracles, freedom):
+    evidence = gather_evidence(SOUND, oracle=[SOUND] * n_oracles or None)
+    assert evidence.run_freedom is None
+    assert replace(evidence, is_fair=False).run_freedom == freedom
+
+
+def test_what_was_given_decides_what_can_be_measured():
+    labelled = tuple(Embeddings(rows, losses=np.ones(len(rows)), labels=np.arange(len(rows)) % 2) for rows in SOUND)
+    assert not gather_evidence(SOUND).has(("oracle",))
+    assert not gather_evidence(SOUND).has(("classes",))
+    evidence = gather_evidence(labelled, oracle=SOUND, original=SOUND)
+    assert evidence.has(("oracle", "original", "losses", "classes"))
+    assert not evidence.has(("oracle", "relearned"))
+    assert evidence.has(())
+
+
+def test_a_neutral_model_is_the_first_oracle_or_the_first_reference_with_rows():
+    other = tuple(2.0 * rows for rows in SOUND)
+    losses = tuple(np.ones(len(rows)) for rows in SOUND)
+    assert gather_evidence(SOUND).neutral is None
+    assert gather_evidence(SOUND, reference=losses).neutral is None
+    by_reference = gather_evidence(SOUND, reference=[losses, other])
+    assert by_reference.neutral is by_reference.references[1][""]
+    assert list(by_reference.models) == ["unlearned", "reference 2"]
+    evidence = gather_evidence(SOUND, oracle=[SOUND, other], reference=other)
+    assert evidence.neutral is evidence.main_oracles[0]
+    assert list(evidence.models) == ["unlearned", "oracle", "oracle 2", "reference"]
 
 
 def test_nearest_retain_leaves_a_retain_record_itself_out():
     nearest = gather_evidence(SOUND).main.nearest
     assert (nearest["retain"].index[:, 0] != np.arange(15)).all()
     assert sorted(nearest) == ["forget", "held_out", "retain"]
-
-
-def test_known_members_meet_strangers_only():
-    retain = np.repeat(np.random.default_rng(3).normal(size=(20, 3)), 3, axis=0) + 1e-6 * np.arange(60)[:, None]
-    groups = {"retain": np.repeat(np.arange(20), 3)}
-    alone = gather_evidence((ROWS[:5], retain, ROWS[20:])).main.find_nearest_in_other_groups()
-    apart = gather_evidence((ROWS[:5], retain, ROWS[20:]), groups=groups).main
-    found = apart.find_nearest_in_other_groups()
-    assert (alone > 0.999999).all()
-    rows, owners = apart.rows["retain"], apart.retain_groups
-    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-    similarity = np.where(owners[:, None] == owners[None, :], -2.0, unit @ unit.T)
-    assert found == pytest.approx(similarity.max(axis=1)[apart.members])
-
-
-def test_strangers_of_huge_groups_are_found():
-    retain = np.random.default_rng(4).normal(size=(700, 3))
-    groups = {"retain": (np.arange(700) >= 600).astype(int)}
-    model = gather_evidence((ROWS[:5], retain, ROWS[20:]), groups=groups).main
-    unit = model.rows["retain"] / np.linalg.norm(model.rows["retain"], axis=1, keepdims=True)
-    other = model.retain_groups[:, None] != model.retain_groups[None, :]
-    expected = np.where(other, unit @ unit.T, -2.0).max(axis=1)[model.members]
-    assert model.find_nearest_in_other_groups() == pytest.approx(expected)
 
 
 def test_alignment_by_request():

@@ -8,7 +8,7 @@ import pytest
 from tests.auditing.cases import FAST, QUICK, ROWS, SOUND
 
 from ruler.auditing import AuditSettings, audit, audit_evidence, gather_evidence
-from ruler.core.errors import InputError
+from ruler.core.errors import FileFormatError, InputError
 from ruler.core.stacked import StackedRows
 from ruler.core.types import Embeddings
 
@@ -175,8 +175,8 @@ def test_strata_are_matched_in_the_forget_sets_proportions():
 
 
 def test_strata_go_by_whole_groups():
-    strata = [np.repeat([0, 1], (4, 1)), np.zeros(15), np.repeat([0, 1], 5)]
-    groups = {"forget": np.array([0, 0, 1, 1, 2]), "held_out": np.repeat(np.arange(10, 15), 2)}
+    strata = [np.repeat([0, 1], (3, 2)), np.zeros(15), np.repeat([0, 1], 5)]
+    groups = {"forget": np.array([0, 0, 0, 1, 1]), "held_out": np.repeat(np.arange(10, 15), 2)}
     model = tuple(Embeddings(rows, strata=one) for rows, one in zip(SOUND, strata, strict=True))
     with pytest.raises(InputError, match="strata must be one per group; got several in held_out group"):
         gather_evidence(model, groups=groups)
@@ -259,3 +259,85 @@ def test_known_members_are_at_most_two_thousand_in_whole_groups(size):
     assert len(members) == 2000 // size * size
     if size > 1:
         assert (np.unique(evidence.groups["retain"][members], return_counts=True)[1] == size).all()
+
+
+# references
+
+LOSSES = tuple(np.linspace(0.1, 2.0, len(rows)) for rows in SOUND)
+
+
+def test_a_reference_may_be_a_model_losses_or_a_list_of_both():
+    wide = tuple(np.hstack([rows, rows]) for rows in SOUND)  # a smaller or larger model
+    model = tuple(Embeddings(rows, losses=losses) for rows, losses in zip(wide, LOSSES, strict=True))
+    for reference, n, n_with_rows in ((model, 1, 1), (LOSSES, 1, 0), ([LOSSES, model], 2, 1), (None, 0, 0)):
+        evidence = gather_evidence(SOUND, reference=reference)
+        assert len(evidence.references) == n
+        assert sum(bool(one[""].rows) for one in evidence.references) == n_with_rows
+        for one in evidence.references:
+            assert one[""].losses["forget"].tolist() == LOSSES[0][evidence.order].tolist()
+    by_side = dict(zip(("forget", "retain", "held_out"), LOSSES, strict=True))
+    assert gather_evidence(SOUND, reference=by_side).references[0][""].losses.keys() == by_side.keys()
+
+
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [
+        (LOSSES[:2], r"losses of reference must be one per held_out record, shape \(10,\); got None"),
+        ((LOSSES[0][:4], *LOSSES[1:]), r"losses of reference must be one per forget record, shape \(5,\); got \(4,\)"),
+        ([LOSSES, (*LOSSES[:2], LOSSES[2] * np.nan)], "losses of reference 2 held_out must be finite"),
+        (SOUND[:2], "held_out must be given for every model or for none; got it for unlearned but not for reference"),
+        (tuple(rows[:3] for rows in SOUND), "unlearned forget and reference forget must have the same shape"),
+        (ROWS, r"reference must be a tuple \(forget, retain\) or"),
+    ],
+)
+def test_a_reference_must_be_of_the_same_records(reference, message):
+    with pytest.raises(InputError, match=message):
+        gather_evidence(SOUND, reference=reference)
+
+
+def test_a_references_losses_have_a_part_in_the_order_of_the_records():
+    twins = tuple(np.zeros((len(rows), 2)) + 1.0 for rows in SOUND)  # rows that nothing else tells apart
+    first, second = (
+        gather_evidence(twins, reference=LOSSES),
+        gather_evidence(twins, reference=tuple(one[::-1] for one in LOSSES)),
+    )
+    found = [one.references[0][""].losses["forget"].tolist() for one in (first, second)]
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(
+    ("labels", "is_class"),
+    [
+        (["ab", "ab" * 8, "ab" * 5], True),
+        (["ac", "ab" * 8, "ab" * 5], False),  # a class that no retain record has
+        ([[0.1, 0.2], np.arange(15) / 7, np.arange(10) / 7], False),  # numbers
+        (["aa", "a" * 15, "a" * 10], False),
+    ],
+)
+def test_labels_are_classes_if_retain_records_know_them(labels, is_class):
+    sides = [SOUND[0][:2], SOUND[1], SOUND[2]]
+    parts = tuple(
+        Embeddings(rows, labels=np.array(list(own))[: len(rows)]) for rows, own in zip(sides, labels, strict=True)
+    )
+    evidence = gather_evidence(parts)
+    assert (evidence.main.classes is not None) == is_class
+    if is_class:
+        names = np.array(["a", "b"])
+        for side, codes in evidence.main.classes.items():
+            assert names[codes].tolist() == evidence.labels[side].tolist()
+
+
+def test_a_reference_may_be_a_folder_of_losses(tmp_path):
+    rng = np.random.default_rng(0)
+    sides = {"forget": 12, "retain": 40, "held_out": 30}
+    losses = {side: rng.exponential(size=n) for side, n in sides.items()}
+    for side, values in losses.items():
+        np.save(tmp_path / f"{side}_losses.npy", values)
+    unlearned = tuple(Embeddings(rng.normal(size=(n, 3)), losses=losses[side]) for side, n in sides.items())
+    by_folder, by_arrays = (gather_evidence(unlearned, reference=given) for given in (tmp_path, tuple(losses.values())))
+    for side in sides:
+        one, other = (evidence.references[0][""].losses[side] for evidence in (by_folder, by_arrays))
+        assert one.tolist() == other.tolist()
+    np.save(tmp_path / "retain_losses.npy", np.array(["a"] * 40))
+    with pytest.raises(FileFormatError, match="must hold numbers"):
+        gather_evidence(unlearned, reference=tmp_path)

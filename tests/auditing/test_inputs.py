@@ -102,7 +102,7 @@ MODELS = {
     "None for retain records": "audit_models(model, forget=x, retain=None)",
     "no such layer": "audit_models(model, forget=x, retain=x2, layer='head')",
     "a layer by its number": "audit_models(model, forget=x, retain=x2, layer=1)",
-    "settings as a dict": "audit_models(model, forget=x, retain=x2, settings={'margin': 0.05})",
+    "settings as a dict": "audit_models(model, forget=x, retain=x2, settings={'limit': 0.05})",
 }
 
 
@@ -164,7 +164,7 @@ def answer(code, folder, names):
     finally:
         os.chdir(before)
     assert report.verdict in ("erased", "residual", "displaced", "damaged", "inconclusive", "invalid")
-    beside = ", with outputs" if report.outputs else ""
+    beside = ", with outputs" if report.answers else ""
     return f"works: {', '.join(report.metrics)}{beside}"
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from tests.auditing.cases import QUICK
+from tests.embeddings.bundle.language import build as build_writer
 from torch import nn
 from torch.utils.data import DataLoader, Subset, TensorDataset
 
@@ -61,10 +62,10 @@ def test_the_report_is_that_of_the_embeddings(models, records):
     assert report.provenance["arrays"] == by_hand.provenance["arrays"]
 
 
-def test_outputs_are_accuracies_and_the_papers_membership_inference(models, records):
+def test_answers_are_accuracies_and_the_papers_membership_inference(models, records):
     report = audit_models(**models, **records, settings=QUICK)
-    assert set(report.outputs) == {"unlearned", "oracle", "original"}
-    for name, numbers in report.outputs.items():
+    assert set(report.answers) == {"unlearned", "oracle", "original"}
+    for name, numbers in report.answers.items():
         model = models[name].eval()
         with torch.no_grad():
             logits = {side: model(rows).double().numpy() for side, (rows, _) in records.items()}
@@ -78,7 +79,7 @@ def test_outputs_are_accuracies_and_the_papers_membership_inference(models, reco
 def test_without_held_out_records_there_is_no_test(models, records):
     report = audit_models(models["unlearned"], forget=records["forget"], retain=records["retain"], settings=QUICK)
     assert report.verdict == "inconclusive"
-    assert sorted(report.outputs["unlearned"]) == ["forget_accuracy", "retain_accuracy"]
+    assert sorted(report.answers["unlearned"]) == ["forget_accuracy", "retain_accuracy"]
 
 
 def test_the_former_name_of_held_out_records_is_refused(models, records):
@@ -91,7 +92,7 @@ def test_the_former_name_of_held_out_records_is_refused(models, records):
 def test_without_labels_there_is_no_output_level(models, records):
     bare = {side: rows for side, (rows, _) in records.items()}
     report = audit_models(**models, **bare, settings=QUICK)
-    assert report.outputs == {}
+    assert report.answers == {}
     assert "loss" not in report.metrics
     note = next(guard for guard in report.guards if guard.name == "losses_unknown")
     assert note.severity == "note"
@@ -219,7 +220,7 @@ def test_one_side_without_labels_leaves_the_losses_out(models, records):
     records["held_out"] = records["held_out"][0]
     report = audit_models(**models, **records, settings=QUICK)
     assert "loss" not in report.metrics
-    assert sorted(report.outputs["unlearned"]) == ["forget_accuracy", "retain_accuracy"]
+    assert sorted(report.answers["unlearned"]) == ["forget_accuracy", "retain_accuracy"]
     note = next(guard for guard in report.guards if guard.name == "losses_unknown")
     assert "(unlearned model, held-out records)" in note.message
 
@@ -236,10 +237,71 @@ def test_sides_agree_on_the_loss(records):
 def test_several_oracles(models, records):
     oracles = [disturb(models["original"], seed) for seed in (2, 3, 4)]
     report = audit_models(models["unlearned"], oracle=oracles, **records, settings=QUICK)
-    assert set(report.outputs) == {"unlearned", "oracle", "oracle 2", "oracle 3"}
+    assert set(report.answers) == {"unlearned", "oracle", "oracle 2", "oracle 3"}
     assert list(report.provenance["models"]) == ["unlearned", "oracle", "oracle 2", "oracle 3"]
     with pytest.raises(InputError, match="oracle must be a model or a list of at least one; got an empty list"):
         audit_models(models["unlearned"], oracle=[], **records)
+
+
+def test_references_are_read_like_oracles(models, records):
+    references = [disturb(models["original"], seed, 0.3) for seed in (7, 8)]
+    report = audit_models(models["unlearned"], reference=references, **records, settings=QUICK)
+    rows = [tuple(embed(model, part) for part in records.values()) for model in (models["unlearned"], *references)]
+    by_hand = audit(rows[0], reference=rows[1:], settings=QUICK)
+    assert report.metrics == by_hand.metrics
+    assert report.given.reference == 2
+    assert set(report.answers) == {"unlearned", "reference", "reference 2"}
+    assert list(report.provenance["models"]) == ["unlearned", "reference", "reference 2"]
+    with pytest.raises(InputError, match="reference must be a model or a list of at least one; got an empty list"):
+        audit_models(models["unlearned"], reference=[], **records)
+
+
+def test_of_a_reference_without_the_layer_only_the_losses_are_used(models, records):
+    torch.manual_seed(9)
+    small = nn.Linear(6, 3)
+    report = audit_models(models["unlearned"], reference=small, **records, layer="3", settings=QUICK)
+    rows = tuple(embed(models["unlearned"], part, layer="3") for part in records.values())
+    losses = tuple(embed(small, part).losses for part in records.values())
+    assert report.metrics == audit(rows, reference=losses, settings=QUICK).metrics
+    assert report.metrics["loss"] != audit(rows, settings=QUICK).metrics["loss"]
+    bare = {side: part[0] for side, part in records.items()}
+    with pytest.raises(InputError, match="reference must have the layers 3 or losses; got neither"):
+        audit_models(models["unlearned"], reference=small, **bare, layer="3")
+
+
+def test_losses_that_only_a_reference_lacks_stay_in_the_audit(models, records):
+    torch.manual_seed(9)
+    silent = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 2))  # three classes are labelled
+    report = audit_models(models["unlearned"], reference=silent, **records, settings=QUICK)
+    assert "loss" in report.metrics
+    note = next(guard for guard in report.guards if guard.name == "losses_unknown")
+    assert note.message.startswith(
+        "The losses of reference were not used: For 2 outputs, labels must be classes 0 to 1"
+    )
+
+
+def test_what_is_declared_is_in_the_report(models, records):
+    declared = {"run_by": "the controller"}
+    report = audit_models(models["unlearned"], **records, declared=declared, settings=QUICK)
+    assert report.declared == declared
+
+
+@pytest.mark.parametrize(("kind", "shift"), [("gpt2", 1), ("t5", 0)])
+def test_accuracy_on_tokens_is_an_answer_of_language_models(kind, shift):
+    model, generator, sides = build_writer(kind), torch.Generator().manual_seed(0), {}
+    for side in ("forget", "retain", "held_out"):
+        tokens = torch.randint(6, 60, (20, 6), generator=generator)
+        labels = tokens.clone()
+        labels[:, :3] = -100
+        sides[side] = {"input_ids": tokens, "attention_mask": torch.ones_like(tokens), "labels": labels}
+    own = sides["retain"]
+    with torch.no_grad():
+        own["labels"][:8, 5] = model(**own).logits[:8, 5 - shift].argmax(dim=1)  # the last token as it would write it
+        logits = model(**own).logits
+    right = logits[:, 3 - shift : 6 - shift].argmax(dim=2) == own["labels"][:, 3:]
+    report = audit_models(model, **sides, settings=QUICK)
+    assert right.double().mean() >= 8 / 60
+    assert report.answers["unlearned"]["retain_accuracy"] == pytest.approx(float(right.double().mean()))
 
 
 def test_ids_name_the_forget_records(models, records):

@@ -1,100 +1,202 @@
-"""What would settle an inconclusive verdict, the most useful first."""
+"""What would settle an inconclusive verdict: only what somebody can do, the most useful first."""
 
-import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.stats import norm
-from tests.auditing.measured import SEEN, SETTINGS, N, measure
+from tests.auditing.report.factory import make_remaining, make_report
 
 from ruler.auditing.findings import GuardFinding
 from ruler.auditing.gather import gather_evidence
 from ruler.auditing.needs import list_needs
+from ruler.auditing.settings import AuditSettings
+from ruler.auditing.verdict import decide
+from ruler.core.types import Embeddings
+
+OUTPUTS = AuditSettings(scope="outputs")
+ROWS = np.random.default_rng(0).normal(size=(140, 3))
+LOSSES = np.random.default_rng(1).gamma(2.0, size=140)
 
 
-@pytest.fixture
-def evidence():
-    rows = np.random.default_rng(0).normal(size=(60, 3))
-    model, oracle = (tuple(np.split(rows + 0.01 * shift, [10, 30])) for shift in (0, 1))
-    return gather_evidence(model, oracle=oracle, original=model)
+def gather(*, oracle=True, original=True, labels=False, held_out=True, n_forget=10, n_held_out=30):
+    """Evidence of ``n_forget`` forget and ``n_held_out`` held-out records."""
+    cuts = [n_forget, n_forget + 100 - n_held_out, 100 + n_forget]
+
+    def embed(shift):
+        beside = {"losses": LOSSES} | ({"labels": np.arange(140) % 2} if labels else {})
+        parts = {name: np.split(values, cuts) for name, values in beside.items()}
+        rows = np.split(ROWS + 0.01 * shift * ROWS[::-1], cuts)
+        return tuple(
+            Embeddings(rows[side], **{name: part[side] for name, part in parts.items()})
+            for side in range(3 if held_out else 2)
+        )
+
+    return gather_evidence(
+        embed(0), oracle=embed(1) if oracle else None, original=embed(2) if original else None, settings=OUTPUTS
+    )
 
 
-def test_needs_come_in_the_order_of_their_use(evidence):
-    bare = replace(evidence, oracles=[], original=None, ids={"forget": np.arange(10), "retain": np.arange(20)})
-    needs = list_needs(bare, {}, [], 0)
-    assert [need.split(":")[0] for need in needs] == ["Held-out records", "An oracle"]
-    assert "at least 100" in needs[0]
+def inconclude(*, remaining=None, layers=None, guards=(), **options):
+    """An inconclusive report whose loss has these amounts by scale, and its readout those."""
+    report = make_report("inconclusive", guards=list(guards), **options)
+    for name, given in (("loss", remaining), ("readout", layers)):
+        if given is not None and name in report.metrics:
+            metric = replace(report.metrics[name], remaining=given)
+            report = replace(report, metrics={**report.metrics, name: metric})
+    return decide(report)
+
+
+def weak(resolution, value=0.0, half=0.1):
+    return {"original": make_remaining("loss", value, half=half, resolution=resolution)}
+
+
+def test_what_blocks_comes_first():
     doubt = GuardFinding("unfair", "warn", "Unfair.", "Be fair.", blocks=True)
-    assert list_needs(evidence, SEEN, [doubt], 0)[0] == "Be fair."
-    assert "Another round of unlearning" in " ".join(list_needs(evidence, SEEN, [], 2))
+    needs = list_needs(inconclude(guards=[doubt], settings=OUTPUTS), gather())
+    assert needs[0] == "Be fair."
 
 
-def test_needs_say_how_many_records_would_do(evidence):
-    # 10 forget against 30 held-out records, one contrast that decides: the margin and the spread, two tests
-    found = {"m2": measure(0.5)}
-    effect = found["m2"].place.effect
-    each = math.sqrt(SETTINGS.power)
-    target = SETTINGS.margin / (norm.ppf(1 - SETTINGS.alpha) + norm.ppf((1 + each) / 2))
-    n = math.ceil(N * (effect.null_spread / target) ** 2)
-    (need,) = [need for need in list_needs(evidence, found, [], 0) if need.startswith("About")]
-    assert need.startswith(f"About {n:,} forget records with {3 * n:,} held-out ones (now 10 with 30)")
-    enough = replace(evidence, ids=evidence.ids | {"forget": np.arange(n)})
-    assert not any(need.startswith("About") for need in list_needs(enough, found, [], 0))
-    short = replace(evidence, ids=evidence.ids | {"forget": np.arange(n - 1)})
-    assert any(need.startswith("About") for need in list_needs(short, found, [], 0))
+def test_without_held_out_records_nothing_else_is_asked_for():
+    report = make_report("inconclusive", n_held_out=0, has_oracle=False, has_original=False, guards=[])
+    (need,) = list_needs(report, gather(oracle=False, original=False, held_out=False))
+    assert need.startswith("Held-out records: at least 100 that no model was trained on")
 
 
-def test_needs_count_what_the_share_left_asks_for(evidence):
-    found = measure(0.52, 0.56, seen=0.001)
-    effect = found.place.effect
-    reach = (norm.ppf(1 - SETTINGS.alpha) + norm.ppf(SETTINGS.power)) * effect.error
-    allowed = SETTINGS.share_limit * abs(found.sensitivity.effect - 0.5)
-    n = math.ceil(N * (reach * math.hypot(1, SETTINGS.share_limit) / allowed) ** 2)
-    (need,) = [need for need in list_needs(evidence, {"m2": found}, [], 0) if need.startswith("About")]
-    assert need.startswith(f"About {n:,} forget records")
-    weaker = replace(found, sensitivity=replace(found.sensitivity, is_strongest=False))
-    (less,) = [need for need in list_needs(evidence, {"m2": weaker}, [], 0) if need.startswith("About")]
-    assert less != need
+@pytest.mark.parametrize(("has_oracle", "has_original"), [(True, True), (False, False)])
+def test_models_that_are_missing_are_asked_for(has_oracle, has_original):
+    report = inconclude(settings=OUTPUTS, has_oracle=has_oracle, has_original=has_original)
+    needs = list_needs(report, gather(oracle=has_oracle, original=has_original))
+    assert any(need.startswith("The original: ") for need in needs) != has_original
+    assert any(need.startswith("An oracle, or a reference") for need in needs) != has_oracle
+    assert not any(need.startswith("Losses of all records") for need in needs)
 
 
-@pytest.mark.parametrize(("n_held_out", "is_short"), [(38, True), (39, False)])
-def test_five_memorised_records_need_held_out_records_to_be_found(evidence, n_held_out, is_short):
-    # 5 alpha (m + 1) against 10 forget records: 9.75 is short of them, 10 is not
-    changed = replace(evidence, ids=evidence.ids | {"held_out": np.arange(n_held_out)})
-    needs = list_needs(changed, SEEN, [], 0)
-    assert ("At least 40 held-out records, to find as few as five memorised records one by one." in needs) == is_short
+def test_losses_that_are_missing_are_asked_for():
+    report = inconclude(settings=OUTPUTS, has_losses=False)
+    assert list_needs(report, gather())[0].startswith("Losses of all records in every model")
 
 
-def test_an_unchanged_model_needs_the_unlearned_one(evidence):
+def test_layers_ask_for_what_can_clear_them():
+    report = inconclude(has_oracle=False, has_labels=False, settings=AuditSettings())
+    needs = " ".join(list_needs(report, gather(oracle=False)))
+    assert "An oracle: without one, layers that look clean may have been made to." in needs
+    assert "Class labels of all records, if they have classes" in needs
+    assert "what returns in the other half was inside" in needs
+    labelled = " ".join(list_needs(inconclude(settings=AuditSettings()), gather(labels=True)))
+    assert "Class labels" not in labelled
+    assert "An oracle:" not in labelled
+
+
+def test_a_narrower_question_is_offered_once_the_answers_are_cleared():
+    cleared = inconclude(remaining={"original": make_remaining("loss", 0.02)})
+    assert cleared.outputs.verdict == "erased"
+    assert list_needs(cleared, gather(labels=True))[-1].startswith("A narrower question, scope='outputs'")
+    assert not any("narrower" in need for need in list_needs(inconclude(), gather(labels=True)))
+
+
+@pytest.mark.parametrize(
+    ("resolution", "expected"),
+    [
+        # 2.93 / 0.2 = 14.65 standard errors are needed; the error goes with 1 / 10 + 1 / 30
+        (13.5, "About 76 held-out records (now 30), to show a limit of 20% for what the model says."),
+        (10.0, "About 22 forget records with 65 held-out ones (now 10 with 30), to show a limit of 20%"),
+        (3.2, "A limit of 92%, if that is enough: this request shows no lower one for what the model says."),
+        (2.0, "This request is too small to show any limit for what the model says. See the per-record results."),
+    ],
+)
+def test_records_are_counted_as_far_as_they_can_be_had(resolution, expected):
+    report = inconclude(remaining=weak(resolution), settings=OUTPUTS)
+    needs = list_needs(report, gather())
+    assert any(need.startswith(expected) for need in needs), needs
+
+
+def test_no_more_than_twenty_times_the_records_are_asked_for():
+    for resolution in np.geomspace(1, 14, 40):
+        needs = list_needs(inconclude(remaining=weak(resolution), settings=OUTPUTS), gather())
+        for need in needs:
+            numbers = [int(word.replace(",", "")) for word in need.split() if word.replace(",", "").isdigit()]
+            assert max(numbers, default=0) <= 20 * 30 * 1.1  # numbers are rounded up to two digits
+
+
+def test_an_interval_that_must_shrink_asks_for_records_too():
+    wide = {"original": make_remaining("loss", 0.08, half=0.18)}
+    needs = list_needs(inconclude(remaining=wide, settings=OUTPUTS), gather())
+    # 0.18 must become 0.12: (0.18 / 0.12)^2 = 2.25 times the records
+    assert any(need.startswith("About 23 forget records with 68 held-out ones") for need in needs), needs
+
+
+def test_what_remains_above_the_limit_is_another_round():
+    much = {"original": make_remaining("loss", 0.3, half=0.25)}
+    report = inconclude(remaining=much, settings=OUTPUTS)
+    assert report.outputs.verdict == "inconclusive"
+    needs = list_needs(report, gather())
+    assert any(need.startswith("Another round of unlearning: by loss, 30% remains") for need in needs)
+
+
+def test_an_unchanged_model_needs_the_unlearned_one():
     untouched = GuardFinding("identical_to_original", "warn", "The same.", "Check.")
+    report = inconclude(guards=[untouched], settings=OUTPUTS)
     need = "The unlearned model: the one that was given is the original."
-    assert need in list_needs(evidence, SEEN, [untouched], 0)
-    assert need not in list_needs(evidence, SEEN, [], 0)
+    assert need in list_needs(report, gather())
+    assert need not in list_needs(inconclude(settings=OUTPUTS), gather())
 
 
-def test_blindness_needs_losses_layers_records_and_the_original(evidence):
-    blind = {"m2": replace(SEEN["m2"], sensitivity=replace(SEEN["m2"].sensitivity, is_seen=False))}
-    losses, layers = "Losses of all records", "Other layers"
-    original, more = "The original model", "More records: with these, no trace of training"
-
-    def begin(given, found=blind):
-        needs = list_needs(given, found, [], 0)
-        return [word for word in (original, losses, layers, more) if any(need.startswith(word) for need in needs)]
-
-    assert begin(evidence) == [losses, layers, more]
-    assert begin(replace(evidence, original=None)) == [original, losses, layers, more]
-    assert begin(replace(evidence, original=None), SEEN) == []
-    left = {"m2": measure(0.52, 0.56, seen=0.001)}
-    assert begin(replace(evidence, original=None), left) == [original]
-    assert begin(evidence, left) == []
+def test_records_that_stand_out_need_another_round():
+    report = inconclude(settings=OUTPUTS)
+    need = "Another round of unlearning for the records that stand out, or a reason why they should."
+    assert need not in list_needs(report, gather())
+    report.records.loc[0, "finding"] = "answered better than held-out records"
+    assert need in list_needs(report, gather())
 
 
-def test_a_test_against_oracles_needs_more_of_them_rather_than_records(evidence):
-    hybrid = {name: replace(one, test="hybrid") for name, one in SEEN.items()}
-    one_alone = {"m2": replace(SEEN["m2"], test="hybrid"), "m4": SEEN["m4"]}
-    for found in (hybrid, one_alone):
-        needs = list_needs(evidence, found, [], 0)
-        assert any(need.startswith("More oracles (now 1)") for need in needs)
-        assert not any(need.startswith("About") for need in needs)
-    assert not any(need.startswith("More oracles") for need in list_needs(evidence, SEEN, [], 0))
+def test_oracles_instead_of_records_where_their_error_counts():
+    evidence = gather()
+    unfair = replace(evidence, is_fair=False, oracles=[*evidence.oracles, *evidence.oracles])
+    needs = list_needs(inconclude(remaining=weak(10.0), settings=OUTPUTS), unfair)
+    assert any(need.startswith("More oracles (now 1)") for need in needs)
+    assert not any(need.startswith("About") for need in needs)
+
+
+def test_a_request_of_one_is_never_told_to_find_more_forget_records():
+    for resolution in np.geomspace(1, 14.6, 30):
+        needs = list_needs(inconclude(remaining=weak(resolution), settings=OUTPUTS), gather(n_forget=1))
+        assert not any("forget records" in need for need in needs), needs
+        assert any("held-out records (now 30)" in need or "limit" in need for need in needs), needs
+
+
+def test_the_limit_that_can_be_shown_holds_the_interval_that_was_found():
+    near = {"original": make_remaining("loss", 0.19, half=0.12)}
+    needs = list_needs(inconclude(remaining=near, settings=OUTPUTS), gather())
+    assert any(need.startswith("A limit of 30%, if that is enough") for need in needs), needs
+
+
+def test_another_round_needs_no_records():
+    much = {"original": make_remaining("loss", 0.3, half=0.25)}
+    needs = list_needs(inconclude(remaining=much, settings=OUTPUTS), gather())
+    assert not any(need.startswith("About") for need in needs), needs
+
+
+def test_unlike_held_out_records_are_to_be_replaced():
+    evidence = gather()
+    unfair = replace(evidence, is_fair=False, oracles=[*evidence.oracles, *evidence.oracles])
+    need = "Held-out records that are like the forget records"
+    assert any(one.startswith(need) for one in list_needs(inconclude(settings=OUTPUTS), unfair))
+    assert not any(one.startswith(need) for one in list_needs(inconclude(settings=OUTPUTS), evidence))
+
+
+def test_what_contradicts_the_verdict_needs_another_round():
+    report = inconclude(remaining={"original": make_remaining("loss", 0.02)}, settings=AuditSettings())
+    need = "Another round of unlearning: by tangent, 60% remains in what its layers hold."
+    assert need not in list_needs(report, gather(labels=True))
+    tangent = replace(report.metrics["tangent"], remaining={"original": make_remaining("tangent", 0.6)})
+    against = decide(replace(report, metrics={**report.metrics, "tangent": tangent}))
+    assert need in list_needs(against, gather(labels=True))
+    assert "By tangent, 60% [51%, 69%] remains" in against.reason
+
+
+def test_a_tangent_below_zero_needs_nothing():
+    report = inconclude(has_labels=False, has_original=True)
+    below = replace(report.metrics["tangent"], remaining={"original": make_remaining("tangent", -0.6)})
+    report = decide(replace(report, metrics={**report.metrics, "tangent": below}))
+    assert report.layers.verdict == "erased"
+    assert not any("its layers" in need for need in list_needs(report, gather()))

@@ -82,11 +82,14 @@ def evaluate(datasets, model=None, **kwargs):
 def test_answers_in_the_form_of_the_tool(datasets):
     model = make_llama().train()
     found = evaluate(datasets, model, oracle=make_llama(1), original=make_llama(2), group_size=4)
-    assert 0 <= found["agg_value"] <= 1
+    assert found["agg_value"] == found["outputs"]["remaining"]["value"]
+    assert found["layers"]["remaining"]["scale"] == "original"
     assert list(found["value_by_index"]) == list(range(100, 140))
-    assert {"oracle_similarity", "loss", "p_value", "finding"} <= found["value_by_index"][100].keys()
+    first = found["value_by_index"][100]
+    assert {"remaining", "low", "high", "oracle_similarity", "loss", "p_value", "finding"} <= first.keys()
     assert found["verdict"] in {"erased", "residual", "displaced", "damaged", "inconclusive", "invalid"}
-    assert found["agg_value"] == found["metrics"]["m2"]["effect"]
+    assert found["metrics"]["loss"]["remaining"]["original"]["contrast"] == "loss"
+    assert 0 <= found["metrics"]["m2"]["effect"] <= 1
     assert model.training
     json.loads(json.dumps(found, allow_nan=False))
 
@@ -94,7 +97,7 @@ def test_answers_in_the_form_of_the_tool(datasets):
 def test_losses_are_those_of_each_record(datasets):
     model = make_llama()
     found = evaluate(datasets, model)
-    assert found["agg_value"] == found["metrics"]["m4"]["effect"]
+    assert found["agg_value"] == found["metrics"]["loss"]["remaining"]["members"]["value"]
     for item in list(datasets["TOFU_forget"]["dataset"])[:3]:
         loss = model(input_ids=item["input_ids"][None], labels=item["labels"][None]).loss
         assert found["value_by_index"][item["index"]]["loss"] == pytest.approx(float(loss.detach()), abs=1e-4)
@@ -104,6 +107,20 @@ def test_oracles_may_be_folders(datasets, tmp_path):
     make_llama(1).save_pretrained(tmp_path / "oracle")
     by_name = evaluate(datasets, oracle=str(tmp_path / "oracle"))
     assert by_name["agg_value"] == evaluate(datasets, oracle=[make_llama(1)])["agg_value"]
+
+
+def test_a_contrast_can_be_asked_for(datasets):
+    models = {"oracle": make_llama(1), "original": make_llama(2)}
+    found = evaluate(datasets, metric="tangent", **models)
+    assert found["agg_value"] == found["metrics"]["tangent"]["remaining"]["original"]["value"]
+    assert evaluate(datasets, metric="m2", **models)["agg_value"] is None  # it accuses, and measures no amount
+
+
+def test_references_are_passed_on(datasets, tmp_path):
+    make_llama(1).save_pretrained(tmp_path / "base")
+    by_name = evaluate(datasets, reference=str(tmp_path / "base"))
+    assert by_name["agg_value"] == evaluate(datasets, reference=[make_llama(1)])["agg_value"]
+    assert by_name["agg_value"] != evaluate(datasets)["agg_value"]
 
 
 def test_without_held_out_records_the_number_is_unknown(datasets):

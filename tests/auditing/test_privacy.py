@@ -7,6 +7,7 @@ import pytest
 from scipy.integrate import trapezoid
 from scipy.stats import binomtest
 from tests.auditing.cases import FAST, SOUND
+from tests.auditing.report.factory import make_report
 
 from ruler.auditing import gather_evidence
 from ruler.auditing.contrasts import CONTRASTS
@@ -25,7 +26,7 @@ def test_epsilon_proves_nothing_where_nothing_leaks_and_something_where_all_does
         found.append(measure_privacy(evidence, measure_contrasts(evidence)).epsilon)
     assert np.mean(np.array(found) == 0) >= 0.9
     world = build_world(0)
-    evidence = gather_evidence(world.model(3.0, gain=5.0), oracle=world.model(gain=0.0), settings=settings)
+    evidence = gather_evidence(world.model(1.0, gain=1.0), oracle=world.model(gain=0.0), settings=settings)
     leak = measure_privacy(evidence, measure_contrasts(evidence))
     assert leak.epsilon > 0.5
     assert leak.true_positive_rate > 0.3
@@ -35,8 +36,8 @@ def test_epsilon_proves_nothing_where_nothing_leaks_and_something_where_all_does
 def measure(forget, held_out):
     """A deciding contrast with these scores."""
     now = np.concatenate([forget, held_out]).astype(float)
-    strands = [Strand("", part, len(forget), now, None, None) for part in ("place", "spread")]
-    return {"m2": Measurement(CONTRASTS["m2"], {"": {}}, strands, "permutation", 0.5, 0.5, None, None)}
+    strand = Strand("m2", "", len(forget), now, None, {}, {}, None, None)
+    return {"m2": Measurement(CONTRASTS["m2"], {"": {}}, [strand], make_report().metrics["m2"])}
 
 
 @pytest.fixture

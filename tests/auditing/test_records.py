@@ -4,13 +4,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.auditing.cases import DECIDING, FAST, QUICK, make_cleared
+from tests.auditing.cases import FAST, QUICK, make_cleared
 
 from ruler.auditing import audit, gather_evidence
 from ruler.auditing.measure import measure_contrasts
 from ruler.auditing.records import ALIKE, NOT_JUDGED, collect_distributions, tabulate_groups, tabulate_records
+from ruler.auditing.strands import find_trace
 from ruler.core.types import Embeddings
 from ruler.metrics import percentile_rank, representation_shift
+from ruler.stats.scale import shares_of_single
 
 
 def tabulate(unlearned, *, is_fair=True, settings=QUICK, **options):
@@ -26,9 +28,10 @@ def test_columns_are_there_with_and_without_an_oracle(build_world):
     bare = tabulate(tuple(part.values for part in unlearned))[0]
     full = tabulate(unlearned, oracle=oracle, original=world.model(gain=0.0))[0]
     assert bare.columns.tolist() == full.columns.tolist()
-    assert bare.columns[:3].tolist() == ["id", "group", "oracle_similarity"]
+    assert bare.columns[:6].tolist() == ["id", "group", "remaining", "low", "high", "oracle_similarity"]
     assert bare.index.tolist() == list(range(150))
-    assert bare[["oracle_similarity", "oracle_gap", "shift", "norm_ratio", "loss", "loss_gap"]].isna().all().all()
+    missing = ["remaining", "low", "high", "oracle_similarity", "oracle_gap", "shift", "norm_ratio", "loss", "loss_gap"]
+    assert bare[missing].isna().all().all()
     assert not full.drop(columns="group").isna().any().any()
 
 
@@ -99,22 +102,21 @@ def test_p_values_count_held_out_records_whose_rarest_score_is_as_rare(build_wor
     evidence = gather_evidence(unlearned, oracle=oracle, settings=QUICK)
     found = measure_contrasts(evidence)
     usual = np.full(180, np.inf)
-    for name in DECIDING:
-        contrast, (layer,) = found[name].contrast, found[name].scores
-        score = contrast.record_score
-        scores = (
-            found[name].scores[layer]
-            if score is None
-            else score(evidence.unlearned[layer], [evidence.oracles[0][layer]])
-        )
+    for name in ("loss", "m2", "m4", "norm"):
+        contrast, (strand,) = found[name].contrast, found[name].strands
+        scores = strand.own
         pooled = np.concatenate([scores["forget"], scores["held_out"]])
         below, above = (log_chance(sign * (pooled - np.median(pooled))) for sign in (-1, 1))
         rarest = below if contrast.record_tail == "low" else np.minimum(below, above) + np.log(2)  # two tails: twice
         usual = np.minimum(usual, rarest)
-    expected = [(1 + (usual[60:] <= one + 1e-12).sum()) / 121 for one in usual[:60]]
+    expected = np.array([(1 + (usual[60:] <= one + 1e-12).sum()) / 121 for one in usual[:60]])
+    (ruler,) = found["loss"].strands
+    if find_trace(ruler) is not None:  # then its own ranks count as well, and either is doubled
+        own = [(1 + (ruler.own["held_out"] >= one - 1e-12).sum()) / 121 for one in ruler.own["forget"]]
+        expected = np.minimum(1.0, 2 * np.minimum(expected, own))
     table = tabulate_records(evidence, found)
     order = np.argsort(evidence.order)
-    assert table["p_value"].tolist() == pytest.approx(np.array(expected)[order].tolist())
+    assert table["p_value"].tolist() == pytest.approx(expected[order].tolist())
 
 
 def test_p_values_are_uniform_where_nothing_is_remembered(build_world):
@@ -125,7 +127,7 @@ def test_p_values_are_uniform_where_nothing_is_remembered(build_world):
         p_values.extend(table["p_value"])
         any_flagged.append((table["finding"] != ALIKE).any())
     assert np.mean(np.array(p_values) <= 0.05) == pytest.approx(0.05, abs=0.025)
-    assert np.mean(np.array(p_values) <= 0.5) == pytest.approx(0.5, abs=0.06)
+    assert 0.3 < np.mean(np.array(p_values) <= 0.5) < 0.56  # the smaller of two, doubled
     assert np.mean(any_flagged) <= 0.2
 
 
@@ -165,7 +167,7 @@ def test_a_persons_records_are_judged_together(build_world, names_control):
     assert table["group"].tolist() == [f"person {i}" for i in range(15)]
     assert (table["n_records"] == 10).all()
     assert table["p_value"].idxmin() == 0
-    assert table["p_value"].iloc[0] == pytest.approx(1 / 51 if names_control else 1 / 2001)
+    assert table["p_value"].iloc[0] == pytest.approx(1 / 51 if names_control else 1 / 31)  # 30 sets of ten
     assert (table["finding"][1:] == ALIKE).mean() > 0.9
 
 
@@ -174,7 +176,7 @@ def test_without_groups_there_is_no_table_of_groups(build_world):
 
 
 def test_few_memorised_records_are_flagged_where_held_out_records_allow_it(build_world):
-    for n_held_out, n_found in ((600, 5), (60, 0)):
+    for n_held_out, n_found in ((1200, 5), (60, 0)):
         world = build_world(0, sizes=(60, 300, n_held_out))
         report = audit(
             world.model(np.where(np.arange(60) < 5, 2.0, 0.0), gain=0.0),
@@ -183,10 +185,9 @@ def test_few_memorised_records_are_flagged_where_held_out_records_allow_it(build
             settings=FAST,
         )
         is_flagged = ~report.records["finding"].isin([ALIKE, NOT_JUDGED])
-        assert is_flagged[:5].sum() == n_found
+        assert (is_flagged[:5].sum() >= 3) == (n_found > 0)
         assert is_flagged[5:].sum() <= 1
-        assert report.verdict != "erased"
-    assert any("At least 240 held-out records" in need for need in report.needs)
+        assert report.verdict != "erased" or not n_found
 
 
 def test_records_are_listed_in_the_order_given(build_world):
@@ -201,7 +202,8 @@ def test_records_are_listed_in_the_order_given(build_world):
 def test_distributions_are_thinned_for_plots_and_hold_curves(build_world):
     given = make_cleared(build_world)
     found = audit(**given | {"settings": replace(FAST, n_plotted=50)}).distributions
-    assert set(found.scores) == set(found.roc) == set(DECIDING)
+    assert set(found.scores) == {"loss", "tangent", "m2", "m4", "norm"}
+    assert set(found.roc) == set(found.scores) - {"tangent"}  # whose scores know the original
     assert {side: len(rows) for side, rows in found.scores["m4"].items()} == dict.fromkeys(
         ("forget", "retain", "held_out"), 50
     )
@@ -220,10 +222,10 @@ def collect(unlearned, **changes):
 
 def test_distributions_are_those_of_the_layer_that_tells_most(build_world):
     world = build_world(0, sizes=(40, 80, 60))
-    moved = world.model(2.0)
+    moved = world.model(40.0)
     layers = tuple({"first": first, "last": last} for first, last in zip(moved, world.model(), strict=True))
     _, found, shown = collect(layers)
-    layer = found["m4"].place.layer
+    layer = found["m4"].told.layer
     assert set(shown.scores) == {"m4"}
     for side, values in found["m4"].scores[layer].items():
         assert shown.scores["m4"][side].tolist() == values.tolist()
@@ -257,15 +259,18 @@ def test_q_values_at_alpha_name_a_record(build_world):
     assert below["finding"][0] == ALIKE
 
 
-@pytest.mark.parametrize("size", [1, 2, 300])
+@pytest.mark.parametrize("size", [1, 2, 30, 300])
 def test_groups_of_any_size_meet_sets_of_as_many_held_out_records(build_world, size):
     world = build_world(0, sizes=(300, 80, 300))
     unlearned, oracle = world.model(), world.model()
     _, table = tabulate(unlearned, oracle=oracle, groups=np.arange(300) // size)
     assert table["n_records"].tolist() == [size] * (300 // size)
-    assert table["p_value"].between(1 / 2001, 1).all()
-    if size < 300:
-        assert np.mean(table["p_value"] <= 0.05) <= 0.1
+    if size == 300:  # too few held-out records for ten sets of as many
+        assert table["p_value"].isna().all()
+        assert table["finding"].tolist() == [NOT_JUDGED]
+        return
+    assert table["p_value"].between(1 / (300 // size + 1), 1).all()
+    assert np.mean(table["p_value"] <= 0.05) <= 0.1
 
 
 def test_groups_count_their_flagged_records(build_world):
@@ -291,3 +296,101 @@ def test_losses_stand_beside_the_last_of_several_layers(build_world):
     losses = [model[0]["last"].losses for model in models]
     assert table["loss"].tolist() == losses[0].tolist()
     assert table["loss_gap"].to_numpy() == pytest.approx(losses[0] - losses[1])
+
+
+# what remains of each
+
+
+def measure(build_world, n_held_out=400, gain=0.0, settings=QUICK, size=None, named=False, **options):
+    world = build_world(0, sizes=(80, 400, n_held_out))
+    world.hardness *= 0.3
+    groups = None
+    if size:
+        groups = {"forget": np.arange(80) // size} | ({"held_out": np.arange(n_held_out) // size} if named else {})
+    models = {"oracle": world.model(gain=0.0), "original": world.model(0.5, gain=2.0)} | options
+    evidence = gather_evidence(world.model(gain=gain), **models, groups=groups, settings=settings)
+    found = measure_contrasts(evidence)
+    records = tabulate_records(evidence, found)
+    return evidence, found, records, tabulate_groups(evidence, found, records)
+
+
+def test_a_records_share_is_of_a_typical_records_trace(build_world):
+    gain = np.where(np.arange(80) < 20, 2.0, 0.0)
+    _, found, records, _ = measure(build_world, gain=gain)
+    assert records["remaining"][:20].mean() == pytest.approx(1.0, abs=0.15)
+    assert records["remaining"][20:].mean() == pytest.approx(0.0, abs=0.15)
+    is_held = (records["low"] <= np.repeat([1.0, 0.0], (20, 60))) & (records["high"] >= np.repeat([1.0, 0.0], (20, 60)))
+    assert is_held.mean() >= 0.85
+    (strand,) = found["loss"].strands
+    trace = find_trace(strand)
+    assert trace.scale == "original"
+    assert trace.size == pytest.approx(strand.before[:80].mean() - strand.before[80:].mean())
+
+
+def test_limits_are_conformal_among_held_out_records(build_world):
+    evidence, found, records, _ = measure(build_world, original=None)  # one ruler: the loss, on the members' scale
+    (strand,) = found["loss"].strands
+    trace = find_trace(strand)
+    assert trace.scale == "members"
+    assert trace.size == pytest.approx(strand.members.mean() - strand.plain[80:].mean())
+    expected = shares_of_single(strand.own["forget"], strand.own["held_out"], trace.size, alpha=0.05)
+    order = np.argsort(evidence.order)
+    for name, row in zip(("remaining", "low", "high"), expected, strict=False):
+        assert records[name].tolist() == row[order].tolist()
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_persons_share_is_of_a_typical_persons_trace(build_world, named):
+    gain = np.where(np.arange(80) < 20, 2.0, 0.0)
+    *_, records, people = measure(build_world, gain=gain, size=10, named=named)
+    assert people["remaining"][:2].mean() == pytest.approx(1.0, abs=0.15)
+    assert people["remaining"][2:].mean() == pytest.approx(0.0, abs=0.15)
+    assert (people["low"] <= people["remaining"]).all()
+    assert (people["remaining"] <= people["high"]).all()
+    # means of ten records are known far better than one record
+    assert (people["high"] - people["low"]).median() < 0.7 * (records["high"] - records["low"]).median()
+    assert (people["low"][:2] > 0.3).all()
+
+
+def test_persons_are_held_by_their_limits_as_often_as_they_say(build_world):
+    held = []
+    for seed in range(12):
+        world = build_world(seed, sizes=(60, 200, 240))
+        groups = {"forget": np.arange(60) // 3, "held_out": np.arange(240) // 3}
+        models = {"oracle": world.model(gain=0.0), "original": world.model(0.5, gain=2.0)}
+        table = tabulate(world.model(gain=0.0), **models, groups=groups)[1]
+        held.append(((table["low"] <= 0) & (table["high"] >= 0)).mean())
+    assert np.mean(held) == pytest.approx(0.95, abs=0.05)
+
+
+def test_scores_that_know_the_original_tell_nothing_of_single_records(build_world):
+    # held-out records scatter less by them, even if nothing remains
+    world = build_world(0)
+    records, _ = tabulate(world.model(), oracle=world.model(), original=world.model(0.5))
+    assert records["remaining"].isna().all()
+
+
+@pytest.mark.parametrize("kind", ["unfair", "no held-out", "not seen"])
+def test_what_cannot_be_known_of_a_record_is_missing(build_world, kind):
+    world = build_world(0)
+    unlearned, oracle, original = (world.model() for _ in range(3))  # the original shows nothing
+    if kind != "not seen":
+        unlearned, oracle, original = world.model(gain=0.0), world.model(gain=0.0), world.model(0.5, gain=2.0)
+    if kind == "no held-out":
+        unlearned, oracle, original = unlearned[:2], oracle[:2], original[:2]
+    records, people = tabulate(
+        unlearned, oracle=oracle, original=original, is_fair=kind != "unfair", groups=np.arange(150) // 10
+    )
+    assert records[["remaining", "low", "high"]].isna().all().all()
+    assert people[["remaining", "low", "high"]].isna().all().all()
+
+
+def test_a_single_record_is_measured_by_members(build_world):
+    world = build_world(0, sizes=(1, 300, 200))
+    models = {"oracle": world.model(gain=0.0), "original": world.model(0.5, gain=2.0)}
+    evidence = gather_evidence(world.model(gain=0.0), **models, settings=QUICK)
+    found = measure_contrasts(evidence)
+    assert find_trace(found["loss"].strands[0]).scale == "members"
+    assert list(found["loss"].finding.remaining) == ["members"]
+    alone = gather_evidence(world.model(gain=0.0)[:2], settings=QUICK)
+    assert measure_contrasts(alone)["loss"].strands == ()

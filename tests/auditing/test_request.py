@@ -53,6 +53,20 @@ def test_folders_give_the_report_of_their_arrays(bundle):
     assert report.provenance["inputs"]["unlearned"]["forget.npy"] == hash_file(bundle / "unlearned" / "forget.npy")
 
 
+@pytest.mark.parametrize("by_file", [True, False])
+def test_references_are_passed_on(bundle, by_file):
+    (bundle / "base.toml").write_text(
+        '[embeddings]\nunlearned = "unlearned"\nreference = ["oracle"]\n[settings]\nn_permutations = 99\n'
+    )
+    places = {"unlearned": bundle / "unlearned", "reference": [bundle / "oracle"]}
+    report = audit_config(bundle / "base.toml") if by_file else audit_folders(places, QUICK)
+    sides = [read_sides(bundle / name) for name in ("unlearned", "oracle")]
+    assert numbers(report) == numbers(ruler.audit(sides[0], reference=[sides[1]], settings=QUICK))
+    assert (report.given.reference, report.given.oracle) == (1, 0)
+    assert report.provenance["files"]["reference"] == str(bundle / "oracle")
+    assert numbers(repeat(report, search=search_on)) == numbers(report)
+
+
 def test_several_oracles_are_numbered_from_the_second(bundle):
     report = audit_folders({"unlearned": bundle / "unlearned", "oracle": [bundle / "oracle"] * 2}, QUICK)
     assert list(report.provenance["files"]) == ["unlearned", "oracle", "oracle 2"]
@@ -68,8 +82,8 @@ def test_groups_come_from_their_file(bundle):
 
 
 def test_a_file_gives_settings_and_options_go_before_it(bundle):
-    report = audit_config(bundle / "audit.toml", options={"margin": 0.2})
-    assert (report.settings.alpha, report.settings.margin, report.settings.n_permutations) == (0.01, 0.2, 99)
+    report = audit_config(bundle / "audit.toml", options={"limit": 0.3})
+    assert (report.settings.alpha, report.settings.limit, report.settings.n_permutations) == (0.01, 0.3, 99)
     assert report.declared == {"run_by": "the registry"}
     assert report.provenance["inputs"]["config"] == hash_file(bundle / "audit.toml")
     folders = {"unlearned": bundle / "unlearned", "oracle": [bundle / "oracle"]}
@@ -84,7 +98,7 @@ def test_layers_are_for_models(bundle):
 @pytest.mark.parametrize("by_file", [True, False])
 def test_a_report_is_repeated_with_its_settings(bundle, by_file):
     first = (
-        audit_config(bundle / "audit.toml", options={"margin": 0.2})
+        audit_config(bundle / "audit.toml", options={"limit": 0.3})
         if by_file
         else audit_folders({"unlearned": bundle / "unlearned", "oracle": [bundle / "oracle"]}, QUICK)
     )
@@ -150,3 +164,13 @@ def test_layers_are_those_that_are_named(tmp_path):
     config.write_text(config.read_text().replace('unlearned = "model.pt"', 'unlearned = "model.pt"\nlayer = ["0"]'))
     assert audit_config(config).provenance["layers"] == ["0"]
     assert numbers(audit_config(config, layers=["1"])) == numbers(one)
+
+
+def test_a_reference_among_the_models_is_loaded(tmp_path):
+    tables, _ = write_project(tmp_path)
+    config = tmp_path / "audit.toml"
+    named = tables.replace('unlearned = "model.pt"', 'unlearned = "model.pt"\nreference = ["model.pt"]')
+    config.write_text(named + "[settings]\nn_permutations = 99\n")
+    report = audit_config(config, layers=["1"])
+    assert (report.given.reference, report.given.oracle) == (1, 0)
+    assert report.provenance["weights"]["reference"] == report.provenance["weights"]["unlearned"]

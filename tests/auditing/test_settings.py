@@ -6,16 +6,15 @@ from ruler.auditing import AuditSettings
 from ruler.core.errors import InputError
 
 
-@pytest.mark.parametrize("name", ["alpha", "margin"])
 @pytest.mark.parametrize("value", [0.5, 0.9])
-def test_rates_are_bounded_above(name, value):
-    with pytest.raises(InputError, match=f"{name} must be under 0.5; got {value}. The default is"):
-        AuditSettings(**{name: value})
+def test_error_rates_are_bounded_above(value):
+    with pytest.raises(InputError, match=f"alpha must be under 0.5; got {value}. The default is 0.05"):
+        AuditSettings(alpha=value)
 
 
-def test_rates_are_bounded_below():
-    with pytest.raises(InputError, match="margin must be a finite number above 0; got 0"):
-        AuditSettings(margin=0)
+def test_limits_are_bounded_below():
+    with pytest.raises(InputError, match="limit must be a finite number above 0; got 0"):
+        AuditSettings(limit=0)
 
 
 def test_too_few_draws_are_refused():
@@ -23,28 +22,38 @@ def test_too_few_draws_are_refused():
         AuditSettings(n_permutations=10)
 
 
-def test_alignment_is_one_of_three():
-    with pytest.raises(InputError, match="align must be one of auto, never, always; got 'yes'"):
-        AuditSettings(align="yes")
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("align", ("auto", "never", "always")),
+        ("scope", ("layers", "outputs")),
+        ("control", ("random", "same-rule")),
+    ],
+)
+def test_words_are_of_a_list(name, words):
+    for word in words:
+        assert getattr(AuditSettings(**{name: word}), name) == word
+    with pytest.raises(InputError, match=f"{name} must be one of {', '.join(words)}; got 'yes'"):
+        AuditSettings(**{name: "yes"})
 
 
 @pytest.mark.parametrize(
-    ("wrong", "rule"), [({"match_labels": "no"}, "True or False; got 'no'"), ({"margin_chosen_by": 5}, "text; got 5")]
+    ("wrong", "rule"), [({"match_labels": "no"}, "True or False; got 'no'"), ({"limit_chosen_by": 5}, "text; got 5")]
 )
 def test_truths_and_texts_are_such(wrong, rule):
     with pytest.raises(InputError, match=f"{next(iter(wrong))} must be {rule}"):
         AuditSettings(**wrong)
 
 
-@pytest.mark.parametrize("name", ["share_limit", "least_similarity", "power"])
+@pytest.mark.parametrize("name", ["limit", "confidence", "least_similarity"])
 def test_shares_are_under_one(name):
     with pytest.raises(InputError, match=f"{name} must be under 1; got 1"):
         AuditSettings(**{name: 1})
 
 
-def test_the_margin_is_kept_with_who_chose_it():
-    assert AuditSettings().margin_chosen_by is None
-    assert AuditSettings(margin=0.05, margin_chosen_by="the privacy board, 2 May").margin_chosen_by.startswith("the")
+def test_the_limit_is_kept_with_who_chose_it():
+    assert AuditSettings().limit_chosen_by is None
+    assert AuditSettings(limit=0.05, limit_chosen_by="the privacy board, 2 May").limit_chosen_by.startswith("the")
 
 
 def test_a_sample_is_not_too_small():
@@ -55,10 +64,11 @@ def test_a_sample_is_not_too_small():
 def test_the_defaults_are_those_that_the_docs_argue_for():
     assert AuditSettings() == AuditSettings(
         alpha=0.05,
-        margin=0.1,
-        margin_chosen_by=None,
-        share_limit=0.5,
-        power=0.8,
+        limit=0.2,
+        limit_chosen_by=None,
+        confidence=0.95,
+        scope="layers",
+        control="random",
         n_permutations=2000,
         seed=0,
         align="auto",
@@ -69,7 +79,7 @@ def test_the_defaults_are_those_that_the_docs_argue_for():
     )
 
 
-@pytest.mark.parametrize("name", ["alpha", "margin", "power", "share_limit", "least_similarity"])
+@pytest.mark.parametrize("name", ["alpha", "limit", "confidence", "least_similarity"])
 @pytest.mark.parametrize("value", [0, -0.1, float("nan"), "0.1"])
 def test_rates_are_numbers_above_zero(name, value):
     with pytest.raises(InputError, match=f"{name} must be"):

@@ -74,7 +74,7 @@ def test_runs_stop_in_time_resume_in_parts_and_make_a_page(wanted: CompareSettin
 
 def test_a_method_that_only_one_comparison_has_is_said_to_be_not_run(wanted: CompareSettings, tmp_path: Path) -> None:
     row = {"method": "newton", "title": "Newton", "settings": "", "seed": 0, "draw": 1, "model": "resnet18"}
-    row |= {"device": "cuda", "n_forget": 9, "verdict": "erased", "seen": "", "left": 0.1, "cost": 0.5}
+    row |= {"device": "cuda", "n_forget": 9, "verdict": "erased", "seen": "", "remaining": 0.1, "cost": 0.5}
     row |= {"held_out_accuracy": 0.9, "reasons": json.dumps({})}
     keep_runs(pd.DataFrame([row]), tmp_path / "compare_cifar10.csv")
     keep_runs(pd.DataFrame([row | {"method": "ct", "title": "CT"}]), tmp_path / "compare_lfw.csv")

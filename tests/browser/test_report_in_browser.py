@@ -58,6 +58,20 @@ def test_every_verdict_fits_every_screen(open_report, verdict):
         assert all(left >= 0 and right <= width for left, right in edges)
 
 
+@pytest.mark.parametrize("n_groups", [0, 6])
+def test_the_first_screen_holds_the_scale_and_what_it_means(open_report, n_groups):
+    page = open_report(make_report("residual", n_groups=n_groups))
+    for name in ("#scale-title", "#strip-title"):
+        box = page.locator(f"svg:has({name})").bounding_box()
+        assert box["y"] > page.locator("h1").bounding_box()["y"]
+        assert box["y"] + box["height"] <= 800
+    scale = page.locator("svg:has(#scale-title)")
+    circles = [one.bounding_box()["x"] for one in scale.locator("circle").all()]
+    assert circles[0] < circles[1]  # less remains in what the model says
+    assert page.get_by_role("heading", name="How much remains").is_visible()
+    assert page.locator(".persons tbody tr").count() == n_groups
+
+
 def test_sorting_by_heading(open_report):
     page = open_report(make_report(n_forget=60))
     place = find_column(page, "Nearest similarity")

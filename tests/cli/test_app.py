@@ -117,7 +117,7 @@ def _list_loaded(words, run_python):
     return set(run_python(code).partition("\nloaded:")[2].split())
 
 
-@pytest.mark.parametrize(("line", "found"), [("ruler au", "audit"), ("ruler audit --marg", "--margin")])
+@pytest.mark.parametrize(("line", "found"), [("ruler au", "audit"), ("ruler audit --lim", "--limit")])
 def test_shells_complete_verbs_and_options(line, found):
     n_words = len(line.split())
     asked = {"_RULER_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(n_words - 1)}

@@ -39,14 +39,26 @@ def make_rows(left=0.0, seed=0, sizes=SIZES):
     return rows
 
 
+def add_losses(rows, left=0.0, seed=0):
+    """The same with losses: the original knows its forget records, the unlearned model ``left`` of them."""
+    rng = np.random.default_rng(seed)
+    found = {}
+    for (model, side), values in rows.items():
+        known = {"retain": 1.0, "held_out": 0.0, "forget": {"original": 1.0, "oracle": 0.0}.get(model, left)}[side]
+        losses = np.logaddexp(0.0, -rng.normal(size=len(values)) - 4.0 * known)
+        found[model, side] = Embeddings(values, losses=losses)
+    return found
+
+
 def write_rows(folder, rows, ending=".npy"):
     """One folder per model with one file per side, and the options that name them."""
     words = []
     for (model, side), values in rows.items():
         (folder / model).mkdir(exist_ok=True)
-        save_embeddings(
-            values if isinstance(values, Embeddings) else Embeddings(values), folder / model / f"{side}{ending}"
-        )
+        one = values if isinstance(values, Embeddings) else Embeddings(values)
+        save_embeddings(one, folder / model / f"{side}{ending}")
+        if ending == ".npy" and one.losses is not None:  # which has no room for them
+            np.save(folder / model / f"{side}_losses.npy", one.losses)
         if f"--{model}" not in words:
             words += [f"--{model}", str(folder / model)]
     return words
@@ -67,12 +79,13 @@ def assert_refused(folder, answer, *phrases):
 
 @pytest.mark.parametrize("ending", [".npy", ".npz", ".parquet", ".safetensors", ".pt"])
 def test_erased_is_0_and_leaves_a_report(run, tmp_path, ending):
-    code, out, err = run(*write_rows(tmp_path, make_rows(sizes=MANY), ending), "--out", tmp_path / "out")
+    code, out, err = run(*write_rows(tmp_path, add_losses(make_rows(sizes=MANY)), ending), "--out", tmp_path / "out")
     assert code == 0, (out, err)
     assert "RULER audit: ERASED" in out
     assert f"report: {tmp_path / 'out' / 'report.html'}" in out
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     assert report["verdict"] == "erased"
+    assert -0.2 < report["outputs"]["remaining"]["low"] < report["layers"]["remaining"]["high"] < 0.2
     assert report["provenance"]["files"] == {model: str(tmp_path / model) for model in MODELS}
 
 
@@ -101,12 +114,24 @@ def test_an_inconclusive_verdict_is_3_unless_it_is_allowed(run, tmp_path):
     assert run(*write_rows(tmp_path, make_rows(left=1.0)), "--allow-inconclusive")[0] == 1
 
 
+def test_a_record_that_stands_out_is_1_whatever_is_allowed(run, tmp_path):
+    rows = make_rows(sizes={"forget": 20, "retain": 300, "held_out": 600})
+    rows = {key: value for key, value in rows.items() if key[0] != "original"}
+    rows["unlearned", "forget"][0] += 40.0  # one among 20 moves no mean rank
+    words = (*write_rows(tmp_path, rows), "--out", tmp_path / "out", "--allow-inconclusive")
+    code, out, err = run(*words)
+    assert code == 1, (out, err)
+    report = Report.load(tmp_path / "out")
+    assert report.verdict == "inconclusive"
+    assert report.records["finding"].ne("does not stand out").sum() == 1
+
+
 def test_the_unlearned_model_alone_is_enough(run, tmp_path):
     sides = (("unlearned", "forget"), ("unlearned", "retain"))
     code, _, _ = run(*write_rows(tmp_path, {key: value for key, value in make_rows().items() if key in sides}))
     assert code == 3
     report = json.loads((tmp_path / "ruler-audit-report" / "report.json").read_text())
-    assert report["metrics"]["m4"]["control"] == "none"
+    assert report["metrics"]["m4"]["control"]["kind"] == "none"
     assert any("Held-out" in need for need in report["needs"])
 
 
@@ -141,16 +166,35 @@ def test_quiet_prints_nothing_but_saves_the_report(run, tmp_path):
 
 
 def test_settings_come_from_options(run, tmp_path):
-    words = ["--alpha", "0.01", "--margin", "0.2", "--seed", "3", "--device", "cpu", "--out", tmp_path / "out"]
+    words = ["--alpha", "0.01", "--limit", "0.3", "--confidence", "0.9", "--control", "same-rule", "--seed", "3"]
+    words += ["--scope", "outputs", "--device", "cpu", "--out", tmp_path / "out"]
     assert run(*write_rows(tmp_path, make_rows(left=1.0)), *words)[0] == 1
     settings = json.loads((tmp_path / "out" / "report.json").read_text())["settings"]
-    assert (settings["alpha"], settings["margin"], settings["seed"]) == (0.01, 0.2, 3)
+    expected = {"alpha": 0.01, "limit": 0.3, "confidence": 0.9, "control": "same-rule", "seed": 3, "scope": "outputs"}
+    assert {name: settings[name] for name in expected} == expected
+
+
+def test_references_are_given_by_repeating_the_option(run, tmp_path):
+    words = write_rows(tmp_path, {key: value for key, value in make_rows().items() if key[0] != "original"})
+    words = ["--reference" if word == "--oracle" else word for word in words]
+    (tmp_path / "more").mkdir()
+    others = {key: value for key, value in make_rows(seed=1).items() if key[0] == "oracle"}
+    write_rows(tmp_path / "more", others)
+    code, _, err = run(*words, "--reference", tmp_path / "more" / "oracle", "--out", tmp_path / "out")
+    assert code == 3, err
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert report["given"] | {"reference": 2, "oracle": 0} == report["given"]
+    assert list(report["provenance"]["files"]) == ["unlearned", "reference", "reference 2"]
 
 
 @pytest.mark.parametrize(
     ("words", "phrase"),
     [
-        (["--margin", "0.7"], "margin must be under 0.5; got 0.7"),
+        (["--limit", "1.7"], "limit must be under 1; got 1.7"),
+        (["--scope", "answers"], "scope must be one of layers, outputs; got 'answers'"),
+        (["--control", "chosen"], "control must be one of random, same-rule; got 'chosen'"),
+        (["--margin", "0.1"], "given as --limit, from 0 (never seen) to 1 (trained on); got the old --margin"),
+        (["--margin=0.1"], "Write --limit 0.2"),
         (["--layer", "all"], "--layer must be used with models in a TOML file; got embeddings"),
         (["--device", "gpu"], "--device must be one of cpu, cuda, mps, xpu; got 'gpu'"),
         (["--device", "cpu,cdua:1"], "--device must be one of cpu, cuda, mps, xpu; got 'cpu,cdua:1'"),
@@ -410,17 +454,17 @@ def test_a_toml_of_embeddings_lies_beside_its_files(run, tmp_path):
         original = "original"
         [settings]
         alpha = 0.01
-        margin = 0.2
-        margin_chosen_by = "the data protection officer, before the audit"
+        limit = 0.3
+        limit_chosen_by = "the data protection officer, before the audit"
         n_permutations = 199
         """,
     )
-    code, _, err = run(config, "--margin", "0.15", "--out", tmp_path / "out")
+    code, _, err = run(config, "--limit", "0.15", "--out", tmp_path / "out")
     assert code == 1, err
     settings = json.loads((tmp_path / "out" / "report.json").read_text())["settings"]
     assert settings["alpha"] == 0.01
-    assert settings["margin"] == 0.15, "an option counts more than the file"
-    assert settings["margin_chosen_by"] == "the data protection officer, before the audit"
+    assert settings["limit"] == 0.15, "an option counts more than the file"
+    assert settings["limit_chosen_by"] == "the data protection officer, before the audit"
     assert settings["n_permutations"] == 199
     assert_refused(tmp_path / "elsewhere", run(config, "--layer", "2"), "--layer must be used with [models]")
 
@@ -498,8 +542,8 @@ def test_a_toml_of_models_embeds_and_audits(run, tmp_path, project):
     assert code in (0, 1, 3), err
     assert sys.path == before
     report = json.loads((tmp_path / "out" / "report.json").read_text())
-    assert set(report["outputs"]) == set(MODELS)
-    assert report["metrics"]["m2"]["control"] == "held-out"
+    assert set(report["answers"]) == set(MODELS)
+    assert report["metrics"]["m2"]["control"]["kind"] == "held-out"
     assert report["provenance"]["files"]["unlearned"].endswith("unlearned.pt")
 
 
@@ -536,7 +580,7 @@ def test_data_and_groups_come_from_files_too(run, tmp_path, project):
     code, _, err = run(config, "--out", tmp_path / "out")
     assert code in (0, 1, 3), err
     report = json.loads((tmp_path / "out" / "report.json").read_text())
-    assert sorted(report["outputs"]["unlearned"]) == ["forget_accuracy", "retain_accuracy"]
+    assert sorted(report["answers"]["unlearned"]) == ["forget_accuracy", "retain_accuracy"]
     assert len(report["groups"]) == 30
 
 

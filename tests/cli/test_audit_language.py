@@ -152,12 +152,15 @@ def test_eight_and_four_bits_are_near_the_whole_weights(load_in, apart, device, 
     assert report["metrics"]["loss"]["value"] != whole["metrics"]["loss"]["value"]
 
 
-def test_an_attacked_audit_can_be_repeated_to_the_bit(audit, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize(("attack", "alpha"), [("quantize", 0.02), ("relearn", 0.04)])
+def test_an_attacked_audit_can_be_repeated_to_the_bit(audit, tmp_path, monkeypatch, capsys, attack, alpha):
     for seed, name in enumerate(("unlearned", "oracle")):
         save(build("gpt2", seed), tmp_path / name)
-    _, report = audit('unlearned = "unlearned"\noracle = "oracle"\nattack = "relearn"', options=["--alpha", "0.04"])
-    assert report["attacks"].keys() == {"relearn"}
-    assert report["settings"]["alpha"] == 0.02
+    models = f'unlearned = "unlearned"\noracle = "oracle"\nattack = "{attack}"'
+    _, report = audit(models, options=["--alpha", "0.04"])
+    assert list(report["attacks"]) == ["quantize"] * (attack == "quantize")
+    assert ("relearned" in report["metrics"]) == (attack == "relearn")
+    assert report["settings"]["alpha"] == alpha
     monkeypatch.setattr(sys, "argv", ["ruler", "verify", str(tmp_path / "report"), "--rerun"])
     with pytest.raises(SystemExit) as stop:
         ruler.cli.main()

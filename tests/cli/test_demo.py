@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 import ruler
 from ruler.auditing import Report
+from ruler.auditing.report.words import format_remaining
 from ruler.cli.app import make_app
 from ruler.embeddings.sides import load_model_folder
 
@@ -31,11 +32,11 @@ def test_it_finds_the_method_that_fails_and_clears_the_one_that_does_not(shown):
     for method, verdict in METHODS.items():
         report = Report.load(shown[1] / method)
         assert report.verdict == verdict
-        assert {"m2", "m4", "norm", "loss"} <= report.metrics.keys()
-        assert {report.metrics[name].control for name in ("m2", "m4", "norm", "loss")} == {"held-out"}
+        assert {"m2", "m4", "norm", "loss", "readout", "tangent"} <= report.metrics.keys()
+        assert {report.metrics[name].control.kind for name in ("m2", "m4", "norm", "loss")} == {"held-out"}
         assert [guard.severity for guard in report.guards if guard.severity == "fail" or guard.blocks] == []
         assert len(report.records) == SIZES["forget"]
-        assert sorted(report.outputs) == ["oracle", "original", "unlearned"]
+        assert sorted(report.answers) == ["oracle", "original", "unlearned"]
 
 
 def test_it_says_what_was_done_and_what_was_found(shown):
@@ -44,6 +45,10 @@ def test_it_says_what_was_done_and_what_was_found(shown):
     assert "ranks no method" in text
     assert "Fine-Tuning: RESIDUAL." in text
     assert "Retraining: ERASED." in text
+    for method in METHODS:
+        report = Report.load(shown[1] / method)
+        assert format_remaining(report.outputs.remaining) in text
+        assert format_remaining(report.layers.remaining) in text
     for method in METHODS:
         assert (shown[1] / method / "report.html").is_file()
         assert str(shown[1] / method / "report.html") in shown[0]

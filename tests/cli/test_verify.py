@@ -23,7 +23,7 @@ def bundle(tmp_path):
             np.save(tmp_path / model / f"{side}.npy", moved)
     (tmp_path / "audit.toml").write_text(
         '[embeddings]\nunlearned = "unlearned"\noracle = "oracle"\n'
-        '[settings]\nmargin_chosen_by = "the data protection officer, 3 March"\nn_permutations = 99\n'
+        '[settings]\nlimit_chosen_by = "the data protection officer, 3 March"\nn_permutations = 99\n'
         '[evidence]\nrun_by = "A. Auditor <script>"\nrequest = "DSR-17"\noracle_made = "retrained from seed 0"\n'
     )
     return tmp_path / "audit.toml"
@@ -65,7 +65,7 @@ def test_names_of_added_files_cannot_steer_the_terminal(ruler_command, bundle, t
 
 @pytest.mark.parametrize("by_options", [True, False])
 def test_an_audit_can_be_repeated_to_the_bit(ruler_command, bundle, by_options, tmp_path):
-    words = ("--unlearned", "unlearned", "--oracle", "oracle", "--margin", "0.2") if by_options else (bundle.name,)
+    words = ("--unlearned", "unlearned", "--oracle", "oracle", "--limit", "0.3") if by_options else (bundle.name,)
     ruler_command("audit", *words, "--seed", "3", "--out", "report")
     code, out, err = ruler_command("verify", "report", "--rerun")
     assert (code, err) == (0, ""), out
@@ -86,7 +86,8 @@ def test_numbers_that_the_inputs_do_not_give_are_found_by_repeating(ruler_comman
     ruler_command("audit", bundle, "--out", "report")
     saved = Report.load("report")
     random = np.random.default_rng(1)
-    other = ruler.audit(tuple(random.normal(size=(n, 6)) for n in (40, 90, 80)), settings=saved.settings)
+    rows, oracle = (tuple(random.normal(size=(n, 6)) for n in (40, 90, 80)) for _ in range(2))
+    other = ruler.audit(rows, oracle=oracle, settings=saved.settings)
     replace(other, provenance={**saved.provenance, "layers": []}, declared=saved.declared).save("forged")
     code, out, _ = ruler_command("verify", "forged")
     assert code == 0, out
@@ -149,7 +150,7 @@ def test_declarations_are_shown_as_declared(ruler_command, bundle, tmp_path):
     content = json.loads((tmp_path / "report" / "report.json").read_text())
     assert content["declared"]["request"] == "DSR-17"
     page = (tmp_path / "report" / "report.html").read_text()
-    declared = page[page.index('id="declared"') : page.index('id="effect"')]
+    declared = page[page.index('id="declared"') : page.index('id="carries"')]
     for words in (
         "A. Auditor &lt;script&gt;",
         "How the oracle was made",

@@ -1,5 +1,7 @@
 """Every metric of the table keeps the contract, and the contract finds those that do not."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -13,6 +15,9 @@ IGNORED = {  # what each of ours states: rotation, row scale
     "m4": (True, True),
     "norm": (True, False),
     "loss": (False, False),
+    "readout": (False, False),  # turned rows lead to another point of the same tolerance
+    "tangent": (True, True),
+    "relearned": (False, False),
 }
 
 
@@ -30,10 +35,25 @@ def test_a_users_metric_keeps_it():
     check_metric("peak", Contrast("Peakedness", score, decides=True))
 
 
+def test_a_users_ruler_scores_known_members_or_none():
+    def score(model, oracles):
+        found = {side: np.abs(rows).max(axis=1) for side, rows in model.rows.items()}
+        return found | {"retain": found["retain"][model.members]}
+
+    check_metric("peak", Contrast("Peakedness", score, decides=True, is_ruler=True, residual_side=1))
+    bare = Contrast(
+        "Peakedness", lambda model, oracles: {k: v for k, v in score(model, oracles).items() if k != "retain"}
+    )
+    check_metric("peak", replace(bare, is_ruler=True))
+    with pytest.raises(AssertionError, match="peak must score retain records"):
+        check_metric("peak", bare)
+
+
 @pytest.mark.parametrize(
     ("score", "message"),
     [
         (lambda rows: rows[:-1, 0], "must give one number per forget record"),
+        (lambda rows: rows[:0, 0] if len(rows) == 90 else rows[:, 0] ** 2, "must give one number per retain record"),
         (lambda rows: rows[:, 0] * np.nan, "must be finite"),
         (lambda rows: np.arange(len(rows)) * 1.0, "must not depend on the order of the rows"),
         (lambda rows: rows[:, 0], "states that a rotation of forget records changes nothing"),

@@ -257,7 +257,7 @@ def audit_toml() -> Target:
 
     text = (
         'groups = "whose.csv"\n[embeddings]\nunlearned = "a"\noracle = ["b", "c"]\nstrata = "age"\n'
-        "[settings]\nalpha = 0.05\nmargin = 0.1\nseed = 3\nn_permutations = 99\n"
+        "[settings]\nalpha = 0.05\nlimit = 0.2\nseed = 3\nn_permutations = 99\n"
     )
     models = '[models]\nfactory = "mine:build"\nunlearned = "a.pt"\nlayer = ["net.1"]\n'
     models += '[data]\nforget = "f.npy"\nretain = "r.npy"\n'

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import ruler
+from ruler.core.types import Embeddings
 
 # nobody is told of these tests
 os.environ.update(MLFLOW_DISABLE_TELEMETRY="true", WANDB_ERROR_REPORTING="false")
@@ -13,7 +14,7 @@ os.environ.update(MLFLOW_DISABLE_TELEMETRY="true", WANDB_ERROR_REPORTING="false"
 
 @pytest.fixture(scope="session")
 def rows():
-    return np.random.default_rng(0).normal(size=(230, 6))
+    return np.random.default_rng(2).normal(size=(230, 6))
 
 
 @pytest.fixture(scope="session")
@@ -34,7 +35,15 @@ def audit_marked():
     def embed(mark):
         return tuple(np.split(rows + 0.2 * rng.normal(size=rows.shape) + mark * marks, [250, 500]))
 
-    return lambda mark: ruler.audit(embed(mark), oracle=embed(0.0), original=embed(1.0))
+    def answer(mark):
+        known = np.concatenate([np.full(250, mark), np.ones(250), np.zeros(400)])
+        return np.split(np.logaddexp(0.0, -rng.normal(size=900) - 4.0 * known), [250, 500])
+
+    def make(mark, answered):
+        parts = zip(embed(mark), answer(answered), strict=True)
+        return tuple(Embeddings(rows, losses=losses) for rows, losses in parts)
+
+    return lambda mark, answered=0.0: ruler.audit(make(mark, answered), oracle=make(0.0, 0.0), original=make(1.0, 1.0))
 
 
 @pytest.fixture(scope="session")
@@ -45,7 +54,7 @@ def erased(audit_marked):
 
 @pytest.fixture(scope="session")
 def residual(audit_marked):
-    """An audit of a model that remembers half of what its original did."""
+    """An audit of a model whose layers hold half of what its original's did; its answers show nothing."""
     return audit_marked(0.5)
 
 

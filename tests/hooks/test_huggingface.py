@@ -70,7 +70,7 @@ def test_a_trainer_is_audited_and_trains_as_without(train, records, tmp_path):
     logged = [line for line in trainer.state.log_history if "ruler/m4/effect" in line]
     assert [(line["step"], line["epoch"]) for line in logged] == [(0, 0), (6, 2.0), (9, 3.0)]
     assert logged[-1]["ruler/m4/effect"] == callback.reports[9].metrics["m4"].effect
-    assert callback.reports[9].metrics["loss"].original_effect is not None
+    assert callback.reports[9].given.original
     assert (tmp_path / "reports" / "step-9" / "report.html").is_file()
 
     alone = train([]).model.state_dict()

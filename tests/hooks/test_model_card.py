@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import ruler
+from ruler.auditing.report import words
 from ruler.core.errors import InputError
 from ruler.hooks.model_card import list_results, render_section, update_card
 
@@ -15,9 +16,12 @@ def test_the_section_says_the_verdict_its_limits_and_every_contrast(erased):
     section = render_section(erased, heading="Has it forgotten?")
     assert section.startswith("## Has it forgotten?\n\n**Erased.** ")
     assert "It is a measurement, not a legal finding." in section
+    assert words.format_remaining(erased.remaining).replace("[", r"\[").replace("]", r"\]") in section
     assert [line.split(" | ")[0] for line in section.splitlines() if line.startswith("| ")] == [
         "| contrast",
         "| ---",
+        "| Loss",
+        "| Tangent",
         "| M1 oracle similarity",
         "| M2 calibration gap",
         "| M3 representation shift",
@@ -53,6 +57,15 @@ def test_results_are_those_of_the_report(report):
     found = {one.metric_type: one.metric_value for one in list_results(report)}
     assert found["ruler-verdict"] == report.verdict
     assert found["ruler-m4-auc"] == pytest.approx(report.metrics["m4"].effect, abs=1e-6)
+
+
+@needs_hub
+def test_what_remains_is_among_the_results(residual):
+    found = {one.metric_type: one.metric_value for one in list_results(residual)}
+    assert found["ruler-remaining"] == pytest.approx(residual.remaining.value, abs=1e-6)
+    assert found["ruler-remaining-low"] == pytest.approx(residual.remaining.low, abs=1e-6)
+    assert found["ruler-remaining-layers"] == pytest.approx(residual.layers.remaining.value, abs=1e-6)
+    assert found["ruler-remaining-outputs"] == pytest.approx(residual.outputs.remaining.value, abs=1e-6)
 
 
 @needs_hub

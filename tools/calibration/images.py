@@ -19,7 +19,8 @@ from ruler.training.classifier import train_classifier
 from ruler.training.settings import TrainingSettings
 from ruler.unlearning import METHODS, unlearn
 
-N_FORGET, N_HELD_OUT, N_ORACLES = 80, 160, 5
+N_FORGET, N_HELD_OUT, N_ORACLES = 80, 160, 2
+N_KNOWN, N_NOT_KNOWN = 200, 400  # records of models that remember
 RECIPE = TrainingSettings(epochs=20, batch_size=128)
 N_PAIRS, AUDITS_PER_PAIR = 4, 28
 N_CHOSEN, N_KNOWING, N_DESTROYED = 4, 3, 3
@@ -164,7 +165,7 @@ def make_chosen(device: str, seed: int, scale: Scale) -> Iterator[World]:
 
 
 def _train_clean(photos: Photos, retain: np.ndarray, number: int, scale: Scale) -> list[SmallCNN]:
-    """The audited model and five oracles; the first oracle shares the model's start if the number is even."""
+    """The audited model and two oracles; the first oracle shares the model's start if the number is even."""
     starts = [number, number if number % 2 == 0 else number + 500_000]
     starts += [number + 100_000 * k for k in range(1, N_ORACLES)]
     return [
@@ -175,7 +176,7 @@ def _train_clean(photos: Photos, retain: np.ndarray, number: int, scale: Scale) 
 def _audit_clean(photos: Photos, kind: str, number: int, rows: dict[str, np.ndarray], models: list[SmallCNN]) -> World:
     unlearned, *oracles = (photos.embed(model, rows) for model in models)
     facts = {"shares_start": number % 2 == 0}
-    return World("cifar10", kind, number, unlearned, oracles, facts=facts, variants=("full", "five oracles"))
+    return World("cifar10", kind, number, unlearned, oracles, facts=facts, variants=("full", "two oracles"))
 
 
 def _choose_forget(
@@ -199,7 +200,7 @@ def make_knowing(device: str, seed: int, scale: Scale) -> Iterator[World]:
     true = load_photos(device)
     for number in range(seed, seed + scale.n_knowing):
         rng = np.random.default_rng([23, number])
-        sizes = np.cumsum([knowing.N_FORGET, knowing.N_HELD_OUT, scale.n_retain])
+        sizes = np.cumsum([N_KNOWN, N_NOT_KNOWN, scale.n_retain])
         forget, held_out, retain, _ = np.split(rng.permutation(len(true.labels)), sizes)
         rows = {"forget": forget, "retain": retain, "held_out": held_out}
         start = number if number % 2 == 0 else number + 500_000

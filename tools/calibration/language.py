@@ -212,7 +212,7 @@ def run_task(task: Task) -> dict[str, dict[str, np.ndarray]]:
     def read(model: Any) -> dict[str, np.ndarray]:
         model.eval()
         order = np.argsort(lengths, kind="stable")
-        answers = [answer(model, order[i : i + 100]) for i in range(0, len(order), 100)]
+        answers = [answer(model, order[i : i + 50]) for i in range(0, len(order), 50)]
         losses, values = (
             np.full(len(inputs), np.nan),
             np.full((len(inputs), model.config.hidden_size), np.nan, np.float32),
@@ -282,23 +282,27 @@ def train_models(device: str, *, is_quick: bool) -> dict[str, Any]:
     size: dict[str, Any] = {"n_layers": 2, "epochs": 1} if is_quick else {}
     _open_gguf(FOLDER)  # joined once, before the processes read it
     started = time.monotonic()
-    base = run_task(Task("base", retain, 0, device, epochs=0, n_layers=size.get("n_layers")))
+    context = get_context("spawn")
+    with context.Pool(1) as pool:  # a process of its own gives its memory back
+        base = pool.apply(run_task, (Task("base", retain, 0, device, epochs=0, n_layers=size.get("n_layers")),))
     losses = base["base"]["losses"].reshape(N_AUTHORS, PER_AUTHOR).mean(axis=1)
     easiest = tuple(sorted(others[n_forget:], key=lambda author: losses[author]))[:n_forget]
     sets = (others[:n_forget], easiest)
     held_out = tuple(author for author in others[n_forget:] if author not in easiest)
     attacked = tuple(forget + held_out for forget in sets)
     known = {"device": device, "attacked": attacked, **size}
-    tasks = [Task(name, retain, seed, **known) for seed, name in enumerate(("oracle", "oracle 2", "clean", "clean 2"))]
+    # the longest first
+    tasks = [
+        Task(f"original {k}", retain, 0, forget=forget, is_unlearned=True, **known) for k, forget in enumerate(sets)
+    ]
+    tasks += [Task(name, retain, seed, **known) for seed, name in enumerate(("oracle", "oracle 2", "clean", "clean 2"))]
     tasks.append(Task("clean, three epochs", retain, 4, **(known | {"epochs": min(3, size.get("epochs", 3))})))
-    for k, forget in enumerate(sets):
-        tasks.append(Task(f"original {k}", retain, 0, forget=forget, is_unlearned=True, **known))
     if not is_quick:
         doses = {"a quarter of the questions": 5, "half of the questions": 10}
         tasks += [Task(name, retain, 6, forget=sets[0], n_questions=n, **known) for name, n in doses.items()]
         tasks.append(Task("trained again", retain, 7, forget=sets[0], **known))
     models = dict(base)
-    with get_context("spawn").Pool(1 if device == "cpu" else 6) as pool:
+    with context.Pool(1 if device == "cpu" else 4) as pool:
         for found in pool.imap_unordered(run_task, tasks):
             models |= found
             print(f"tofu: {', '.join(found)} after {time.monotonic() - started:.0f} s", flush=True)

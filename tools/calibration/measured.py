@@ -8,293 +8,318 @@ from typing import Any
 import numpy as np
 from scipy.stats import beta, kstest
 
-from calibration.world import VARIANTS, Row
+from calibration.world import Row
 from ruler.core.files import write_atomically
 from ruler.core.text import markdown_table
 
+Rows = list[Row]
 Test = Callable[[Row], bool]
-_LEVELS = (0.01, 0.05, 0.10, 0.25, 0.50, 0.75, 0.90)
-_CONTRASTS = {"m2": "M2", "m4": "M4", "norm": "norm", "loss": "loss"}
-_SIGNIFICANT = [f"{title}: p at most 5%" for title in _CONTRASTS.values()]
-_ALPHA, _SHARE_LIMIT = 0.05, 0.5
-
-_BEFORE = {
-    "overfit on true labels": "9 of 10",
-    "overfit, then fine_tuning": "27 of 30 (with SCRUB and Gradient Ascent)",
-    "overfit, then scrub": "",
-    "overfit, then gradient_ascent": "",
-    "each forget record trained 10 times": "8 of 10",
-    "first layer kept, the rest retrained": "10 of 10",
-    "clean trunk, memorising head": "10 of 10",
-    "norms of forget rows x 1.3": "10 of 10",
-    "half of 60% marked up, half down": "88-100%",
-    "recites": "1 of 1 (without an oracle)",
-}
-"""Models called erased by the audit before this one, on Adult and, for "recites", on TOFU."""
-
+_LEVELS = (0.01, 0.05, 0.1, 0.5, 0.9)
+_CONTRASTS = {"loss": "loss", "readout": "readout", "m2": "M2", "m4": "M4", "norm": "norm"}
+_ALPHA = 0.05
+_FOUND = ("residual", "displaced", "damaged")
 _CONTROL = "a whole class, same held out"
+_LABELS = ("planted labels", "true labels")
+_GIVEN = {
+    "full": "original, one oracle",
+    "two oracles": "original, two oracles",
+    "no original": "one oracle, no original",
+    "no losses": "original, one oracle, no losses",
+    "no oracle": "original, no oracle",
+    "reference": "original, reference",
+    "reference only": "reference only",
+}
+_BEFORE = {
+    "planted labels, 50": "0% of 60",
+    "planted labels, 200": "88% of 60",
+    "true labels, 50": "0% of 30 (10 n held out)",
+    "true labels, 200": "75% of 80 (2 n held out), 94% of 80 (10 n)",
+    "chosen by a rule, several oracles": "0% of 480 (no original)",
+    "chosen by a rule, the same held out": "0% of 40 (no original)",
+    "knowing, 200": "93% of 432",
+}
+"""Audits that ended decided and right in the release before, whose limit was one half; worlds differ from today's."""
 
 
-def make_tables(rows: list[Row]) -> dict[str, str]:
-    """Every table whose rows are there, by the name of its markers."""
-    parts: dict[str, list[Row]] = {}
-    for row in rows:
-        parts.setdefault(row["part"], []).append(row)
-    chosen = parts.get("chosen", [])
-    controls, chosen = _split(chosen, lambda row: row["kind"] == _CONTROL)
-    knowing, variants = _split(parts.get("knowing", []), lambda row: row["variant"] == "full")
-    caution = [row for part in ("caution", "caution-alone", "caution-ten") for row in parts.get(part, [])]
-    makers: dict[str, tuple[Callable[..., str], tuple[Any, ...]]] = {
-        "random": (tabulate_random, (parts.get("random", []),)),
-        "uniformity": (tabulate_uniformity, (parts.get("random", []),)),
-        "chosen": (tabulate_chosen, (chosen, "kind", "forget set")),
-        "chosen by set": (tabulate_chosen, (chosen, "set", "set")),
-        "tilted": (tabulate_tilted, (parts.get("tilted", []),)),
-        "controls": (tabulate_chosen, (controls, "set", "set")),
-        "knowing": (tabulate_knowing, (knowing,)),
-        "knowing by set": (tabulate_knowing_by_set, (knowing,)),
-        "knowing with less": (tabulate_variants, (knowing + variants,)),
-        "several": (tabulate_several, (parts.get("several", []),)),
-        "destroyed": (tabulate_destroyed, (parts.get("destroyed", []), parts.get("random", []))),
-        "caution": (tabulate_caution, (caution,)),
-        "caution reasons": (tabulate_reasons, (caution,)),
-        "groups": (tabulate_groups, (parts.get("groups", []),)),
-        "coverage": (tabulate_coverage, (parts.get("coverage", []),)),
-        "answers": (tabulate_answers, (parts.get("answers", []),)),
-        "effort": (tabulate_effort, (rows,)),
+def make_tables(rows: Rows) -> dict[str, str]:
+    """Every table whose rows are there, by the name of its markers; audits that failed are left out."""
+    parts = dict(by([withhold(row) for row in rows if "error" not in row], "part"))
+    makers: dict[str, tuple[Callable[..., str], tuple[str, ...]]] = {
+        "today": (tabulate_today, ("clean", "knowing", "same-rule")),
+        "random": (tabulate_random, ("random",)),
+        "uniformity": (tabulate_uniformity, ("random",)),
+        "clean": (tabulate_clean, ("clean",)),
+        "knowing": (tabulate_kinds, ("knowing",)),
+        "tricks": (tabulate_tricks, ("tricks",)),
+        "less evidence": (tabulate_variants, ("knowing", "tricks")),
+        "dose": (tabulate_dose, ("dose",)),
+        "dose and other numbers": (tabulate_peers, ("dose",)),
+        "same-rule": (tabulate_same_rule, ("same-rule",)),
+        "chosen": (tabulate_chosen, ("chosen", "tilted")),
+        "tofu": (tabulate_tofu, ("authors",)),
+        "groups": (tabulate_groups, ("groups",)),
+        "coverage": (tabulate_coverage, ("coverage",)),
+        "answers": (tabulate_answers, ("answers",)),
+        "destroyed": (tabulate_destroyed, ("destroyed",)),
     }
-    return {name: make(*some) for name, (make, some) in makers.items() if some[0]}
+    return {
+        name: make(*(parts[part] for part in needed))
+        for name, (make, needed) in makers.items()
+        if all(part in parts for part in needed)
+    }
 
 
-def tabulate_random(rows: list[Row]) -> str:
-    """False alarms per set, in all and by each contrast, and what else the audit said."""
-    others = ("erased", "inconclusive", "damaged", "invalid")
-    sets = _with_total(rows, "set")
-    for name, is_it in (("the oracle's initial weights", True), ("initial weights of its own", False)):
-        sets.append((name, [row for row in rows if row.get("shares_start") is is_it]))
+def withhold(row: Row) -> Row:
+    """A row by the rule that came after the runs: several oracles do not clear if held-out records are unlike."""
+    is_fair = "not_exchangeable" not in row.get("guards", ()) or row.get("control") == "same-rule"
+    if is_fair or row.get("variant") != "two oracles":
+        return row
+    changed = {name: "inconclusive" for name in ("verdict", "half", "says") if row.get(name) == "erased"}
+    return {**row, **changed}
+
+
+def tabulate_today(clean: Rows, knowing: Rows, by_rule: Rows) -> str:
+    """Share of audits that end decided and right: the release before, today, and today at a limit of one half."""
+    full = keep(keep_visible(clean), variant="full")
+    groups = {f"{kind}, {n}": keep(full, kind=kind, n=n) for kind in _LABELS for n in (20, 50, 200)}
+    groups["chosen by a rule, several oracles"] = keep(by_rule, variant="two oracles", control="random")
+    groups["chosen by a rule, the same held out"] = keep(by_rule, variant="full", control="same-rule")
+    groups |= {f"knowing, {n}": keep(sized(knowing), variant="full", size=n) for n in (50, 200)}
     lines = []
-    for name, some in sets:
-        if some:
-            said = [count(some, is_alarm), interval(some, is_alarm), *share_significant(some)]
-            lines.append([name, str(len(some)), *said, *(share(some, is_called(verdict)) for verdict in others)])
-    return tabulate(["perfectly unlearned", "audits", "alarms", "95% interval", *_SIGNIFICANT, *others], lines)
+    for name, some in groups.items():
+        right = _FOUND if name.startswith("knowing") else ("erased",)
+        cells = [f"{percent(some, any_of(right, key))} of {len(some)}" for key in ("verdict", "half")]
+        lines.append([name, _BEFORE.get(name, ""), *cells])
+    return tabulate("models, before, today, today at a limit of one half", lines)
 
 
-def tabulate_uniformity(rows: list[Row]) -> str:
-    """Shares of p-values under several levels: the level itself, if p-values are uniform."""
+def tabulate_random(rows: Rows) -> str:
+    """False alarms per set and in all."""
+    starts = {True: "the oracle's initial weights", False: "initial weights of its own"}
+    sets = [*with_total(rows, "set"), *((starts[own], some) for own, some in by(rows, "shares_start"))]
+    lines = [[name, str(len(some)), count(some, is_alarm), interval(some, is_alarm)] for name, some in sets]
+    return tabulate("perfectly unlearned, audits, alarms, 95% interval", lines)
+
+
+def tabulate_uniformity(rows: Rows) -> str:
+    """Shares of p-values under several levels, and of corrected ones under 5% for each part of a contrast."""
     lines = []
     for contrast, title in _CONTRASTS.items():
-        p_values = np.array([p for row in rows if (p := p_of(row, contrast)) is not None])
-        if len(p_values):
-            shares = [f"{100 * np.mean(p_values <= level):.1f}%" for level in _LEVELS]
-            lines.append([title, str(len(p_values)), *shares, f"{kstest(p_values, 'uniform').pvalue:.3f}"])
-    head = ["p-value at most", "audits", *(f"{level:.2f}" for level in _LEVELS)]
-    return tabulate([*head, "Kolmogorov-Smirnov p"], lines)
+        found = [row["contrasts"][contrast] for row in rows if contrast in row["contrasts"]]
+        p_values = np.array([one["p"] for one in found if one["p"] is not None])
+        shares = [f"{100 * np.mean(p_values <= level):.1f}%" for level in _LEVELS]
+        by_part = [[one["parts"].get(name, 1.0) for one in found] for name in ("place", "spread", "tail")]
+        corrected = ["" if None in some else f"{100 * np.mean(np.array(some) <= _ALPHA):.1f}%" for some in by_part]
+        lines.append([title, *shares, f"{kstest(p_values, 'uniform').pvalue:.2f}", *corrected])
+    levels = ", ".join(f"{level:g}" for level in _LEVELS)
+    return tabulate(f"p-value at most, {levels}, uniform, place, spread, tail", lines)
 
 
-def tabulate_chosen(rows: list[Row], key: str, title: str) -> str:
-    """Alarms with one oracle and with five, by kind of forget set or by set."""
-    head = [title, "audits", "one oracle: alarms", "inconclusive", "erased", "exchangeability guard"]
-    head += ["five oracles: alarms", "95% interval", "inconclusive", "erased"]
-    lines = []
-    for name, some in _with_total(rows, key):
-        one, five = _split(some, lambda row: row["variant"] == "full")
-        fired = share(one, lambda row: any("exchang" in guard for guard in row.get("guards", [])))
-        said = [count(one, is_alarm), share(one, is_called("inconclusive")), share(one, is_called("erased")), fired]
-        said += [count(five, is_alarm), interval(five, is_alarm)]
-        said += [share(five, is_called("inconclusive")), share(five, is_called("erased"))]
-        lines.append([name, str(len(one)), *said])
+def tabulate_clean(rows: Rows) -> str:
+    """How many perfectly unlearned models are called erased where the original shows the records, by what was given."""
+    seen, lines = keep_visible(rows), []
+    for kind in _LABELS:
+        for n in (20, 50, 200):
+            some = {variant: keep(seen, kind=kind, n=n, variant=variant) for variant in _GIVEN}
+            full = some["full"]
+            cells = [percent(full, called("erased")), interval(full, called("erased")), str(sum(map(is_alarm, full)))]
+            cells += [percent(some[name], called("erased")) for name in ("two oracles", "no original")]
+            cells += [percent(some[name], is_clear) for name in ("no oracle", "reference", "reference only")]
+            cells += [percent(some[name], called("erased", "half")) for name in ("full", "two oracles", "no original")]
+            lines.append([kind.split()[0], str(n), str(len(full)), *cells])
+    head = "labels, records, visible, one oracle, 95% interval, alarms, two oracles, no original, says: no oracle"
+    head += ", says: reference, says: reference only, half: one oracle, half: two, half: no original"
     return tabulate(head, lines)
 
 
-def tabulate_tilted(rows: list[Row]) -> str:
-    """Alarms on slightly tilted forget sets, by what the audit was given; explained ones are no alarms any more."""
-    head = ["forget set", "audits", "guard", "one oracle: alarms", "95% interval", "explained by the oracle"]
-    head += ["without losses: alarms", "explained", "five oracles: alarms", "explained", "no oracle: alarms"]
+def tabulate_kinds(rows: Rows) -> str:
+    """Verdicts on models that know their forget records, by kind, with all evidence; the methods count together."""
+    rows = [row | {"kind": re.sub(r"then \w+", "then unlearned", row["kind"])} for row in keep(rows, variant="full")]
     lines = []
-    for name, some in _with_total(rows, "kind"):
-        by = {variant: [row for row in some if row["variant"] == variant] for variant in VARIANTS}
-        one, bare, five, none = (by[name] for name in ("full", "no losses", "five oracles", "no oracle"))
-        fired = share(one, lambda row: any("exchang" in guard for guard in row["guards"]))
-        said = [fired, count(one, is_alarm), interval(one, is_alarm), count(one, is_explained)]
-        said += [f(part, is_it) for part in (bare, five) for f, is_it in ((count, is_alarm), (count, is_explained))]
-        lines.append([name, str(len(one)), *said, count(none, is_alarm)])
+    for name, some in with_total(sized(rows), "kind"):
+        verdicts = [str(sum(map(called(word), some))) for word in ("erased", *_FOUND, "inconclusive")]
+        found = part(keep(some, size=50), any_of(_FOUND))
+        lines.append([name, str(len(some)), *verdicts, found, f"{np.mean([row['attack'] for row in some]):.2f}"])
+    head = "model, audits, erased, residual, displaced, damaged, inconclusive, found at 50 records, loss attack"
     return tabulate(head, lines)
 
 
-def is_explained(row: Row) -> bool:
-    """Whether a difference was seen that the oracle explains, and nothing else stopped the verdict."""
-    if row["verdict"] != "inconclusive" or row["blocking"]:
-        return False
-    found = row["contrasts"].values()
-    return any(one["adjusted_p"] <= _ALPHA < (one["beyond_p"] or 0.0) for one in found)
-
-
-def tabulate_knowing(rows: list[Row]) -> str:
-    """Verdicts on models that know their forget records, by kind."""
-    head = ["model", "audits", "erased", "erased before", "residual", "displaced", "damaged", "inconclusive"]
-    head += ["accuracy forget / held-out", "loss attack"]
+def tabulate_tricks(rows: Rows) -> str:
+    """What tricks and models that know a part of the records are called; true and wrong labels together."""
     lines = []
-    for name, some in _with_total(rows, "kind"):
-        others = [share(some, is_called(v)) for v in ("residual", "displaced", "damaged", "inconclusive")]
-        forget, held_out = (mean_of(some, f"accuracy_{side}") for side in ("forget", "held_out"))
-        erased = [count(some, is_called("erased")), _BEFORE.get(name, "")]
-        lines.append([name, str(len(some)), *erased, *others, f"{forget} / {held_out}", mean_of(some, "attack")])
-    return tabulate(head, lines)
+    for name, some in with_total([row | {"kind": row["kind"].rsplit(", ", 1)[0]} for row in rows], "kind"):
+        given = [row for row in some if row["variant"] in ("full", "reference")]
+        counts = [sum(map(test, some)) for test in (called("erased"), is_clear, called("erased", "half"))]
+        lines.append([name, part(given, any_of(_FOUND)), *map(str, counts)])
+    return tabulate("model, found, erased whatever was given, scope outputs, limit of one half", lines)
 
 
-def tabulate_knowing_by_set(rows: list[Row]) -> str:
-    """The same by set, all kinds together."""
-    head = ["set", "audits", "erased", "95% interval", "alarms", "damaged", "inconclusive", "overfit: loss attack"]
-    lines = []
-    for name, some in _with_total(rows, "set"):
-        plain = [row for row in some if row["kind"] in ("overfit on true labels", "recites")]
-        said = [count(some, is_called("erased")), interval(some, is_called("erased")), share(some, is_alarm)]
-        said += [share(some, is_called(v)) for v in ("damaged", "inconclusive")]
-        lines.append([name, str(len(some)), *said, mean_of(plain, "attack")])
-    return tabulate(head, lines)
+def tabulate_variants(knowing: Rows, tricks: Rows) -> str:
+    """What the same models are called if the audit is given less."""
+    lines, tests = [], (called("erased"), any_of(_FOUND))
+    for variant, title in _GIVEN.items():
+        some = [keep(rows, variant=variant) for rows in (knowing, tricks)]
+        cells = [f(rows, is_it) for rows in some for f, is_it in zip((part, percent), tests, strict=True)]
+        lines += [[title, *cells]] * any(map(len, some))
+    return tabulate("given, knowing: erased, found, tricks: erased, found", lines)
 
 
-def tabulate_variants(rows: list[Row]) -> str:
-    """What the same knowing models are called when the audit is given less."""
-    head = ["given", "audits", "erased", "95% interval", "alarms", "damaged", "inconclusive"]
-    titles = {"full": "original, one oracle, losses"}
-    lines = []
-    for name, some in _by(rows, "variant"):
-        said = [count(some, is_called("erased")), interval(some, is_called("erased")), share(some, is_alarm)]
-        said += [share(some, is_called(v)) for v in ("damaged", "inconclusive")]
-        lines.append([titles.get(name, name), str(len(some)), *said])
-    return tabulate(head, lines)
-
-
-def tabulate_several(rows: list[Row]) -> str:
-    """What clean, short and knowing models are called with one oracle and with five."""
-    head = ["model", "oracles", "audits", "erased", "alarms", "95% interval of alarms", "damaged", "inconclusive"]
-    lines = []
-    for kind, some in _by(rows, "kind"):
-        for variant, same in _by(some, "variant"):
-            said = [count(same, is_called("erased")), count(same, is_alarm), interval(same, is_alarm)]
-            said += [share(same, is_called(v)) for v in ("damaged", "inconclusive")]
-            hybrid = share(same, lambda row: any(one["test"] == "hybrid" for one in row["contrasts"].values()))
-            attack = mean_of(same, "attack")
-            lines.append([kind, "1" if variant == "full" else "5", str(len(same)), *said, hybrid, attack])
-    return tabulate([*head, "test against each oracle", "loss attack"], lines)
-
-
-def tabulate_destroyed(rows: list[Row], clean: list[Row]) -> str:
-    """Models that no longer work, and clean ones beside them."""
-    head = [
-        "model",
-        "audits",
-        "damaged",
-        "erased",
-        "alarms",
-        "inconclusive",
-        "similarity",
-        "skill",
-        "true skill, at most",
+def tabulate_dose(rows: Rows) -> str:
+    """What remains, fitted on the part of the forget records that was trained on, by set and kind of memory."""
+    scales = (("loss", "original"), ("readout", "original"), ("loss", "members"))
+    kinds = [kind for kind, _ in by(rows, "kind")]
+    lines = [
+        [name, *(fit(keep(some, kind=kind), *scale) for scale in scales for kind in kinds)]
+        for name, some in with_total(rows, "set")
     ]
+    titles = {"original": "", "members": " (members' scale)"}
+    heads = [f"{contrast}{titles[scale]}: {kind.replace(', ', ' ')}" for contrast, scale in scales for kind in kinds]
+    return tabulate(", ".join(["set", *heads]), lines)
+
+
+def fit(rows: Rows, contrast: str, scale: str) -> str:
+    """Slope, intercept and scatter of what remains on the dose."""
+    points = [(row["dose"], value) for row in rows if (value := remaining_of(row, contrast, scale)) is not None]
+    if len(points) < 6:
+        return ""
+    x, y = np.array(points).T
+    slope, intercept = np.polyfit(x, y, 1)
+    scatter = np.sqrt(np.sum((y - intercept - slope * x) ** 2) / (len(x) - 2))
+    return f"{slope:.2f} {intercept:+.2f} {scatter:.2f}"
+
+
+def tabulate_peers(rows: Rows) -> str:
+    """How far numbers follow the dose: correlation within each set and kind of memory, mean and weakest."""
+    numbers: dict[str, Callable[[Row], float | None]] = {
+        "remaining by loss": lambda row: remaining_of(row, "loss", "original"),
+        "remaining by readout": lambda row: remaining_of(row, "readout", "original"),
+        "loss attack (AUC)": lambda row: row["attack"],
+        **{name.upper(): lambda row, name=name: row["metrics"].get(name) for name in ("m1", "m2", "m4")},
+    }
+
+    def correlate(some: Rows, read: Callable[[Row], float | None]) -> float:
+        return float(np.corrcoef([(row["dose"], read(row)) for row in some], rowvar=False)[0, 1])
+
     lines = []
-    for name, some in [*_with_total(rows, "kind"), ("clean models of random forget sets", clean)]:
-        if not some:
-            continue
-        said = [count(some, is_called("damaged")), count(some, is_called("erased")), share(some, is_alarm)]
-        said += [share(some, is_called("inconclusive")), range_of(some, "similarity"), range_of(some, "skill")]
-        skills = [row["true_skill"] for row in some if "true_skill" in row]
-        lines.append([name, str(len(some)), *said, f"{max(skills):.2f}" if skills else ""])
+    for title, read in numbers.items():
+        found = [[correlate(some, read) for _, some in by(same, "set")] for _, same in by(rows, "kind")]
+        lines.append([title, *(f"{np.mean(some):.2f} ({min(some, key=abs):.2f})" for some in found)])
+    kinds = ", ".join(kind.replace(", ", " ") for kind, _ in by(rows, "kind"))
+    return tabulate(f"correlation with the dose, {kinds}", lines)
+
+
+def tabulate_same_rule(rows: Rows) -> str:
+    """Clean models of forget sets that a rule chose: by how held-out records were chosen and what was given."""
+    titles = {"random": "at large", "same-rule": "by the same rule"}
+    lines = []
+    for labels in _LABELS:
+        for control, title in titles.items():
+            for variant, oracles in (("full", "1"), ("two oracles", "2")):
+                some = keep(rows, labels=labels, control=control, variant=variant)
+                cells = [percent(some, called("erased")), interval(some, called("erased"))]
+                cells += [count(some, is_alarm), percent(some, called("erased", "half"))]
+                lines.append([labels.split()[0], title, oracles, str(len(some)), *cells])
+    head = "labels, held out, oracles, audits, erased, 95% interval, alarms, erased at one half"
     return tabulate(head, lines)
 
 
-def tabulate_caution(rows: list[Row]) -> str:
-    """How many perfectly unlearned models are called erased where the original was visible."""
-    head = ["the original memorised", "forget records", "audits", "visible", "erased, of the visible", "95% interval"]
+def tabulate_chosen(chosen: Rows, tilted: Rows) -> str:
+    """Alarms on clean models of chosen and tilted forget sets, without an original, by what else was given."""
     lines = []
-    for kind, some in _by(rows, "kind"):
-        for n, same in _by(some, "n"):
-            seen = [row for row in same if is_visible(row)]
-            verdicts = [
-                share(seen, is_called("inconclusive")),
-                share(seen, is_alarm),
-                share(seen, is_called("damaged")),
-            ]
-            erased = [count(seen, is_called("erased")), interval(seen, is_called("erased"))]
-            attack = mean_of(same, "attack_original")
-            lines.append([kind, str(n), str(len(same)), count(same, is_visible), *erased, *verdicts, attack])
-    return tabulate([*head, "inconclusive", "alarms", "damaged", "the original's loss attack"], lines)
+    control, chosen = keep(chosen, kind=_CONTROL), [row for row in chosen if row["kind"] != _CONTROL]
+    tilted = [row | {"kind": row["kind"].split(",")[0]} for row in tilted]
+    for name, some in [*with_total(chosen, "kind"), (_CONTROL, control), *with_total(tilted, "kind")]:
+        given = [keep(some, variant=variant) for variant in ("full", "two oracles", "no losses", "no oracle")]
+        fired = percent(given[0], lambda row: "not_exchangeable" in row["guards"])
+        lines.append([name, fired, *(part(rows, is_alarm) for rows in given)])
+    return tabulate("forget set, guard, one oracle: alarms, two oracles, no losses, no oracle", lines)
 
 
-def tabulate_reasons(rows: list[Row]) -> str:
-    """Why visible, perfectly unlearned models were not called erased, by contrast."""
-    head = ["the original memorised", "forget records", "not erased"]
-    tests: dict[str, Callable[[Row], bool]] = {
-        "equivalence not shown": lambda one: (
-            (one["equivalence_p"] if one["equivalence_p"] is not None else 1.0) > _ALPHA
-        ),
-        "too much may be left": lambda one: (
-            bool(one.get("is_strongest"))
-            and (one["share_left_upper"] if one["share_left_upper"] is not None else np.inf) >= _SHARE_LIMIT
-        ),
-    }
-    head += [f"{title}: {what}" for title in _CONTRASTS.values() for what in tests]
+def tabulate_destroyed(rows: Rows) -> str:
+    """Models that no longer work."""
     lines = []
-    for kind, some in _by(rows, "kind"):
-        for n, same in _by(some, "n"):
-            kept = [row for row in same if is_visible(row) and row["verdict"] != "erased"]
-            cells = [
-                str(sum(contrast in row["contrasts"] and test(row["contrasts"][contrast]) for row in kept))
-                for contrast in _CONTRASTS
-                for test in tests.values()
-            ]
-            cells += [str(sum(row["flagged"] > 0 for row in kept)), str(sum(bool(row["blocking"]) for row in kept))]
-            lines.append([kind, str(n), str(len(kept)), *cells])
-    return tabulate([*head, "records flagged", "a guard blocks"], lines)
+    for name, some in with_total(rows, "kind"):
+        counts = [str(sum(map(called(word), some))) for word in ("damaged", "erased")]
+        lines.append([name, str(len(some)), *counts, f"{max(row['true_skill'] for row in some):.2f}"])
+    return tabulate("model, audits, damaged, erased, true skill at most", lines)
 
 
-def tabulate_groups(rows: list[Row]) -> str:
+def tabulate_groups(rows: Rows) -> str:
     """False alarms among groups of very unequal size."""
     titles = {"full": "groups named", "no groups": "groups not named"}
+    lines = [
+        [titles[name], str(len(some)), count(some, is_alarm), interval(some, is_alarm)]
+        for name, some in by(rows, "variant")
+    ]
+    return tabulate("groups of 200; 5; 5 against 30 of 10, audits, alarms, 95% interval", lines)
+
+
+def tabulate_coverage(rows: Rows) -> str:
+    """How often intervals hold the truth: mean over shapes and numbers of held-out records, and least."""
     lines = []
-    for name, some in _by(rows, "variant"):
-        warned = share(some, lambda row: any("group" in guard for guard in row.get("guards", [])))
-        said = [count(some, is_alarm), interval(some, is_alarm), *share_significant(some), warned]
-        lines.append([titles[name], str(len(some)), *said])
-    head = ["200, 5, 5 against 30 x 10", "audits", "alarms", "95% interval"]
-    return tabulate([*head, *_SIGNIFICANT, "a guard speaks of groups"], lines)
+    for n, some in sorted(by(rows, "n")):
+        cells = []
+        for _, same in sorted(by(some, "share")):
+            rates = [row["held"] / row["draws"] for row in same]
+            cells.append(f"{100 * np.mean(rates):.1f}% ({100 * min(rates):.0f}%)")
+        one_sided = [1 - row[key] / row["draws"] for row in some for key in ("under", "over")]
+        lines.append(
+            [str(n), str(len(some) // 3), *cells, f"{100 * np.mean(one_sided):.1f}% ({100 * min(one_sided):.0f}%)"]
+        )
+    return tabulate("n, worlds, 0 remains, 0.3 remains, 1 remains, one-sided limits", lines)
 
 
-def tabulate_coverage(rows: list[Row]) -> str:
-    """How often the intervals of the AUC hold the true one."""
-    sizes = sorted({row["n"] for row in rows})
-    lines = []
-    for auc, some in sorted(_by(rows, "auc")):
-        for ratio in (1, 2):
-            found = {row["n"]: row for row in some if row["m"] == ratio * row["n"]}
-            cells = [f"{100 * found[n]['covered'] / found[n]['draws']:.1f}%" if n in found else "" for n in sizes]
-            lines.append([f"{auc:.1f}", "n" if ratio == 1 else "2 n", *cells])
-    return tabulate(["true AUC", "held-out records", *(f"n = {n}" for n in sizes)], lines)
-
-
-def tabulate_answers(rows: list[Row]) -> str:
+def tabulate_answers(rows: Rows) -> str:
     """Whether one piece of evidence gives one answer."""
-    head = ["borderline contrast", "adjusted p", "verdict", "verdicts in other row orders", "orders with equal bits"]
-    lines = []
-    for row in rows:
-        low, high = row["seed_p_range"]
-        orders = f"{row['orders_alike']} of {row['orders']}"
-        said = [", ".join(row["order_verdicts"]), orders, ", ".join(row["seed_verdicts"]), f"{low:.4f} to {high:.4f}"]
-        lines.append([_CONTRASTS[row["contrast"]], f"{row['adjusted_p']:.4f}", row["verdict"], *said])
-    return tabulate([*head, "verdicts with other seeds", "adjusted p with other seeds"], lines)
+    alike = sum(row["order_verdicts"] == row["seed_verdicts"] == [row["verdict"]] for row in rows)
+    orders = [sum(row[key] for row in rows) for key in ("orders_alike", "orders")]
+    widest = max(row["seed_p_range"][1] - row["seed_p_range"][0] for row in rows)
+    line = [str(len(rows)), str(alike), f"{orders[0]}/{orders[1]}", f"{widest:.4f}"]
+    head = "pieces of evidence, one verdict in all orders and seeds, row orders with equal bits"
+    return tabulate(f"{head}, widest range of p over seeds", [line])
 
 
-def tabulate_effort(rows: list[Row]) -> str:
-    """How many audits each part holds, how long one takes, and how many failed."""
+def tabulate_tofu(rows: Rows) -> str:
+    """Clean language models by 20, 10 and 5 authors and one by one: whole audits, and the persons in them."""
+    rows = [row | {"kind": row["kind"].replace("clean 2", "clean")} for row in rows]
+
+    def count_persons(some: Rows, key: str) -> str:
+        return f"{sum(row[key].get('erased', 0) for row in some)}/{sum(sum(row[key].values()) for row in some)}"
+
     lines = []
-    for name, some in _by([row for row in rows if "verdict" in row and "set" in row], "part"):
-        times = [row["elapsed_s"] for row in some if "elapsed_s" in row]
-        failed = sum(row["verdict"] == "error" for row in some)
-        median = f"{np.median(times):.2f}" if times else ""
-        lines.append([name, str(len(some)), str(failed), median, f"{sum(times) / 60:.1f}"])
-    return tabulate(["part", "audits", "failed", "seconds per audit (median)", "minutes in all"], lines)
+    for kind, same in by(rows, "kind"):
+        for n, own in sorted(by(same, "n"), reverse=True):
+            full, base = keep(own, variant="full"), keep(own, variant="reference only")
+            cells = [part(full, called("erased")), str(sum(map(is_alarm, full)))]
+            cells += [part(keep(own, variant=name), called("erased")) for name in ("two oracles", "relearned")]
+            cells += [part(base, is_clear), count_persons(full, "groups")]
+            lines.append([kind, str(n), *cells, *(count_persons(base, key) for key in ("groups", "groups_half"))])
+    head = "model, authors, one oracle: erased, accused, two oracles: erased, relearned: erased, base only: says erased"
+    return tabulate(f"{head}, persons erased: one oracle, base only, base only at one half", lines)
+
+
+def keep(rows: Rows, **facts: Any) -> Rows:
+    """Rows with these values."""
+    return [row for row in rows if all(row.get(key) == value for key, value in facts.items())]
+
+
+def sized(rows: Rows) -> Rows:
+    """Rows with the number of forget records that their job was to draw."""
+    return [row | {"size": int((re.findall(r"\b(?:50|200)\b", row["job"]) or [200])[0])} for row in rows]
+
+
+def keep_visible(rows: Rows) -> Rows:
+    """All variants of the worlds in which some contrast tells the original's forget records apart."""
+
+    def name(row: Row) -> tuple[Any, ...]:
+        return row["set"], row["kind"], row["n"], row["seed"]
+
+    seen = {
+        name(row)
+        for row in keep(rows, variant="full")
+        if any((one["original_p"] or 1.0) <= _ALPHA for one in row["contrasts"].values())
+    }
+    return [row for row in rows if name(row) in seen]
 
 
 def is_alarm(row: Row) -> bool:
@@ -302,80 +327,69 @@ def is_alarm(row: Row) -> bool:
     return row["verdict"] in ("residual", "displaced")
 
 
-def is_called(verdict: str) -> Test:
-    """A test for one verdict."""
-    return lambda row: bool(row["verdict"] == verdict)
+def is_clear(row: Row) -> bool:
+    """Erased, if only what the model says is asked."""
+    return bool(row["says"] == "erased")
 
 
-def is_visible(row: Row) -> bool:
-    """Some deciding contrast told the original's forget records apart."""
-    return any(one["is_seen"] and one["seen_in"] == "original" for one in row.get("contrasts", {}).values())
+def called(verdict: str, key: str = "verdict") -> Test:
+    """A test for one verdict; ``half`` has those at a limit of one half."""
+    return lambda row: bool(row[key] == verdict)
 
 
-def p_of(row: Row, contrast: str) -> float | None:
-    """The p-value of one contrast, before the correction for all of them."""
-    found: float | None = row.get("contrasts", {}).get(contrast, {}).get("p")
-    return found
+def any_of(verdicts: Iterable[str], key: str = "verdict") -> Test:
+    """A test for several verdicts."""
+    words = tuple(verdicts)
+    return lambda row: row[key] in words
 
 
-def share_significant(rows: list[Row]) -> list[str]:
-    """For each contrast the percent of rows whose p-value is at most 5%."""
-    return [share(rows, lambda row, c=c: (p_of(row, c) or 1.0) <= _ALPHA) for c in _CONTRASTS]
+def remaining_of(row: Row, contrast: str, scale: str) -> float | None:
+    """How much remains by a contrast, on a scale."""
+    found = row["contrasts"].get(contrast, {}).get("remaining", {}).get(scale)
+    return None if found is None else found[0]
 
 
-def share(rows: list[Row], test: Test) -> str:
-    """Percent of rows that pass."""
-    return f"{100 * np.mean([test(row) for row in rows]):.1f}%" if rows else ""
-
-
-def count(rows: list[Row], test: Test) -> str:
+def count(rows: Rows, test: Test) -> str:
     """Number of rows that pass, and percent."""
-    return f"{sum(test(row) for row in rows)} ({share(rows, test)})" if rows else ""
+    return f"{sum(map(test, rows))} ({100 * np.mean([test(row) for row in rows]):.1f}%)" if rows else ""
 
 
-def interval(rows: list[Row], test: Test) -> str:
+def percent(rows: Rows, test: Test) -> str:
+    """Percent of rows that pass, without decimals."""
+    return f"{100 * np.mean([test(row) for row in rows]):.0f}%" if rows else ""
+
+
+def part(rows: Rows, test: Test) -> str:
+    """How many of how many rows pass."""
+    return f"{sum(map(test, rows))}/{len(rows)}" if rows else ""
+
+
+def interval(rows: Rows, test: Test) -> str:
     """Clopper-Pearson interval of the share of rows that pass."""
     if not rows:
         return ""
-    n, k = len(rows), sum(test(row) for row in rows)
+    n, k = len(rows), sum(map(test, rows))
     low = beta.ppf(0.025, k, n - k + 1) if k else 0.0
     high = beta.ppf(0.975, k + 1, n - k) if k < n else 1.0
     return f"{100 * low:.1f}-{100 * high:.1f}%"
 
 
-def mean_of(rows: list[Row], key: str) -> str:
-    """Mean of a fact over the rows that know it."""
-    known = [row[key] for row in rows if row.get(key) is not None]
-    return f"{np.mean(known):.2f}" if known else ""
+def tabulate(head: str, lines: Iterable[list[str]]) -> str:
+    """A Markdown table; its heads are separated by commas."""
+    return "\n".join(markdown_table([title.replace(";", ",") for title in head.split(", ")], lines))
 
 
-def range_of(rows: list[Row], key: str) -> str:
-    """Least and largest value over the rows that know it."""
-    known = [row[key] for row in rows if row.get(key) is not None]
-    return f"{min(known):.2f} to {max(known):.2f}" if known else ""
-
-
-def tabulate(head: list[str], lines: Iterable[list[str]]) -> str:
-    """A Markdown table."""
-    return "\n".join(markdown_table(head, lines))
-
-
-def _by(rows: list[Row], key: str) -> list[tuple[str, list[Row]]]:
+def by(rows: Rows, key: str) -> list[tuple[Any, Rows]]:
     """Rows of each value of a key, in the order of their first row."""
-    found: dict[str, list[Row]] = {}
+    found: dict[Any, Rows] = {}
     for row in rows:
         found.setdefault(row[key], []).append(row)
     return list(found.items())
 
 
-def _with_total(rows: list[Row], key: str) -> list[tuple[str, list[Row]]]:
+def with_total(rows: Rows, key: str) -> list[tuple[str, Rows]]:
     """The same, and all rows together."""
-    return [*_by(rows, key), ("**all**", rows)]
-
-
-def _split(rows: list[Row], test: Test) -> tuple[list[Row], list[Row]]:
-    """Rows that pass, and the others."""
-    return [row for row in rows if test(row)], [row for row in rows if not test(row)]
+    return [*by(rows, key), ("**all**", rows)]
 
 
 def write_tables(page: Path, tables: dict[str, str]) -> list[str]:

@@ -1,24 +1,20 @@
 """The plan of the calibration, fixed before its first result was looked at.
 
-Every audit is `ruler.audit` with default settings and all guards unless a line says otherwise. An alarm is a
-verdict of
-residual or displaced. The rules were designed on other seeds (3,000,000 to 4,000,010 on tables); none of these
-worlds was
-looked at before.
+Every audit is `ruler.audit` with default settings and all guards unless a line says otherwise. An alarm is a verdict
+of residual or displaced. The rules were designed on other seeds (3,000,000 to 4,000,010 on tables); none of these
+worlds was looked at before.
 
-random: models retrained on the retain rows; forget and held-out rows drawn at random from rows never trained on,
-    80 / 160.
+random: models retrained on the retain rows; forget and held-out rows drawn at random from rows never trained on, 80 /
+    160.
     Audits: 600 for each of 6 sets.
     Counts: alarms 5% +- 2 in all; p-values uniform.
 clean: models retrained on the retain rows whose original knew exactly the forget rows, with true labels or with
-    planted
-    wrong ones; 20 / 400, 50 / 400, 200 / 800. Each with one oracle, two oracles, and without the oracle, original or
-    losses, with an earlier release as the reference beside the original, and with that reference only.
+    planted wrong ones; 20 / 400, 50 / 400, 200 / 800. Each with one oracle, two oracles, and without the oracle,
+    original or losses, with an earlier release as the reference beside the original, and with that reference only.
     Audits: 12 draws per size and set.
-    Counts: of those whose original shows the records (a contrast's p-value there is at most 5%), erased:
-    planted labels
-    at least 60% at 20, 75% at 50, 90% at 200; true labels at least 40% at 200. Limit one half: no fewer than the
-    earlier rule's.
+    Counts: of those whose original shows the records (a contrast's p-value there is at most 5%), erased: planted
+    labels at least 60% at 20, 75% at 50, 90% at 200; true labels at least 40% at 200. Limit one half: no fewer than
+    the earlier rule's.
 knowing: models that know their forget records, 18 kinds, 50 / 400 and 200 / 400 (5 of 60: 60 / 600); original and one
     oracle given; each also without the original, without losses, without an oracle.
     Audits: 4 draws per kind, size and set.
@@ -30,8 +26,8 @@ dose: models trained on 0, .1, .25, 1/3, .5 and all of 200 forget rows from anot
     Audits: 3 draws per set and kind.
     Counts: slope 1 +- .1 and intercept within .05 of what remains on the dose, by set, kind, outputs and layers.
 same-rule: forget sets chosen by a rule, perfectly unlearned, original given, true and planted labels; up to 200 /
-    400.
-    Held-out rows from the population at large, or chosen by the same rule (control="same-rule"); one and two oracles.
+    400. Held-out rows from the population at large, or chosen by the same rule (control="same-rule"); one and two
+    oracles.
     Audits: 4 draws per rule and set.
     Counts: by the same rule, erased at least 50% and alarms at most 7%.
 chosen: forget sets chosen by a rule and held-out rows from the population at large, 80 / 160, without an original.
@@ -55,22 +51,17 @@ coverage: simulated scores of five shapes, n 1 to 200 forget and 20 to 400 held-
 answers: evidence whose p-value is at alpha.
     Audits: 10 pieces of evidence, each in 60 row orders and with 20 seeds.
     Counts: one verdict; the same bits in every order.
-tofu: SmolLM2-135M, 100 authors retained, 20 forgotten, 60 held out, by author; two forget sets, one at random, one
-    of the
-    authors that the base model finds easiest. Clean models (two seeds, a shorter training, one that was trained
-    on other
-    authors besides), the original, three methods, and doses of a quarter and half of the questions. By 20, 10 and 5
-    authors and one by one; with one oracle, two, the base as reference with the original, the base only, and after
-    relearning.
-    Counts: clean models erased with one oracle at least 90% at 20, 10 and 5; with the base only at least half
-    of single
-    authors right at a limit of one half (what the model says), none wrong; knowing ones erased 0.
+tofu: SmolLM2-135M, 100 authors retained, 20 forgotten, 60 held out, by author; two forget sets, one at random, one of
+    the authors that the base model finds easiest. Clean models (two seeds, a shorter training, one that was trained
+    on other authors besides), the original, three methods, and doses of a quarter and half of the questions. By 20,
+    10 and 5 authors and one by one; with one oracle, two, the base as reference with the original, the base only, and
+    after relearning.
+    Counts: clean models erased with one oracle at least 90% at 20, 10 and 5; with the base only at least half of
+    single authors right at a limit of one half (what the model says), none wrong; knowing ones erased 0.
 
 Models. Tables and digits: the paper's perceptron, 50 full-batch epochs (random, chosen, tilted, destroyed), or 400
-epochs
-at 5e-3 (the others). The oracle shares the audited model's initial weights if the world's seed is even, and has its
-own
-if it is odd; dropout always differs.
+epochs at 5e-3 (the others). The oracle shares the audited model's initial weights if the world's seed is even, and
+has its own if it is odd; dropout always differs.
 
 Audits that share models: on large tables one pair of models serves 20 random audits of disjoint rows; variants of one
 world share its models; TOFU's audits share a dozen models, so their rates say less than their counts.

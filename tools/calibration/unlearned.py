@@ -93,7 +93,7 @@ def list_kinds(name: str) -> list[str]:
 
 
 def make_chosen(name: str, kind: str, seed: int) -> Iterator[World]:
-    """One forget set of this kind; a model that never saw it, and five oracles."""
+    """One forget set of this kind; a model that never saw it, and two oracles."""
     source, rng = load_source(name), np.random.default_rng([2, seed])
     n = len(source.target)
     gone = _find_whole(source, kind, rng)
@@ -163,7 +163,7 @@ def _place_rows(
 
 
 def audit_retrained(draw: Draw, name: str, kind: str, seed: int) -> World:
-    """The world of one retrained model and five oracles; the first shares its start if the seed is even."""
+    """The world of one retrained model and two oracles; the first shares its start if the seed is even."""
     shares_start = seed % 2 == 0
     starts = [seed if shares_start else seed + 500_000, *(seed + 100_000 * k for k in range(1, N_ORACLES))]
     unlearned = draw.train(draw.rows["retain"], start=seed, dropout_seed=10 * seed)

@@ -1,7 +1,7 @@
 """Models that do not share their axes: an orthogonal map fitted on retain records, judged on others."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,9 @@ from ruler.core.checks import block_rows_for
 from ruler.core.errors import InputError
 from ruler.core.types import FloatArray, IndexArray
 from ruler.metrics.paper import compare_rows
+
+if TYPE_CHECKING:
+    from ruler.auditing.evidence import LayerRows, Side
 
 SURELY_PAIRED = 0.9
 """Seed-paired models measured 0.95 to 1.00 on four datasets and five unlearning methods, unpaired ones 0.39 to 0.54."""
@@ -89,6 +92,15 @@ def compare_through(
             mapped, other = np.hstack([mapped, lost]), np.hstack([other, np.zeros_like(other)])
         parts.append(similarity_of_unit_rows(mapped, other))
     return np.concatenate(parts)
+
+
+def map_rows(model: "LayerRows", at: "LayerRows", side: "Side", span: slice) -> FloatArray:
+    """Unit rows of a model, turned to the axes of another where the two do not share theirs; zero columns fill up."""
+    width = max(model.rows["retain"].shape[1], at.rows["retain"].shape[1])
+    unit = _unit(model.rows[side][span], width)
+    if model is not at and model.pair_with(at).is_aligned:
+        unit = unit @ model.map_to(at)
+    return unit
 
 
 def judge_pairing(

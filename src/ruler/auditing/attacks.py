@@ -4,60 +4,60 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import numpy.typing as npt
+
+from ruler.auditing.evidence import Side
 from ruler.auditing.findings import AttackFinding, Report, Verdict
 from ruler.auditing.settings import AuditSettings
 from ruler.core.errors import InputError
 from ruler.core.registry import Registry
-from ruler.embeddings.language.attacks import quantize_model, relearn_records
+from ruler.core.types import IndexArray
+from ruler.embeddings.language.attacks import quantize_model
 
 if TYPE_CHECKING:
     import torch
 
     Change = Callable[[torch.nn.Module], torch.nn.Module]
 
+LEAST_RELEARNED = 32
+"""So many held-out records are relearned with a half, if there are so many: a few steps would bring nothing back."""
+
+LEAST_TAUGHT, N_RATES = 0.2, 4
+"""Relearning must bring the held-out records that it trains on so far towards retain records; rates to try, each
+three times the last. Training that teaches less brings nothing back, whatever the layers hold."""
+
+_RELEARNED_SIDES: tuple[Side, ...] = ("forget", "held_out")
+
 
 @dataclass(frozen=True)
 class Attack:
-    """Something done to every model of an audit alike, oracles included, before it is audited again.
-
-    A contrast of forget and held-out records stays fair only if the attack cannot tell the two apart. So one that
-    trains must train on both: after one epoch on forget records alone, the oracle knows them too, and held-out records
-    are no control any more.
+    """Something done to every model of an audit alike.
 
     Args:
         name: As it is asked for.
         words: What was done, behind "after".
-        apply: A model and, by name, ``records`` (by side), ``seed``, ``device`` and ``progress`` -> the attacked copy.
+        apply: A model -> the attacked copy, which is audited again; None for relearning, which adds evidence to the
+            plain audit.
     """
 
     name: str
     words: str
-    apply: "Callable[..., torch.nn.Module]"
+    apply: "Change | None"
 
 
-def _quantize(model: "torch.nn.Module", **_: Any) -> "torch.nn.Module":
+def _quantize(model: "torch.nn.Module") -> "torch.nn.Module":
     if getattr(model, "hf_quantizer", None) is not None:
         raise InputError("quantize must be tried on whole weights; got 4- or 8-bit ones. Leave load_in out.")
     return quantize_model(model)
 
 
-def _relearn(model: "torch.nn.Module", *, records: Mapping[Any, Any], **how: Any) -> "torch.nn.Module":
-    return relearn_records(model, [records[side] for side in ("forget", "held_out") if side in records], **how)
-
-
+RELEARN = "relearn"
 ATTACKS: Registry[Attack] = Registry(
     "attack",
     {
-        "quantize": Attack(
-            "quantize",
-            "the weights of linear layers were rounded to 4-bit NormalFloat",
-            _quantize,
-        ),
-        "relearn": Attack(
-            "relearn",
-            "one epoch of training on forget and held-out records together (AdamW, learning rate 2e-5)",
-            _relearn,
-        ),
+        "quantize": Attack("quantize", "the weights of linear layers were rounded to 4-bit NormalFloat", _quantize),
+        RELEARN: Attack(RELEARN, "one epoch of training on the other half of the forget and held-out records", None),
     },
     type=Attack,
 )
@@ -80,12 +80,68 @@ def choose_attacks(names: str | Sequence[str] | None) -> list[Attack]:
 def share_alpha(settings: AuditSettings | None, attacks: Sequence[Attack]) -> AuditSettings:
     """Settings of each audit: plain and attacked ones share the error rate, since one alarm of any is an alarm.
 
+    Relearning is no audit of its own, so it takes no part of the error rate.
+
     Example:
-        >>> share_alpha(None, choose_attacks("quantize")).alpha
+        >>> share_alpha(None, choose_attacks(["quantize", "relearn"])).alpha
         0.025
     """
     whole = settings or AuditSettings()
-    return replace(whole, alpha=whole.alpha / (1 + len(attacks)))
+    return replace(whole, alpha=whole.alpha / (1 + sum(one.apply is not None for one in attacks)))
+
+
+@dataclass(frozen=True, eq=False)
+class Halves:
+    """How forget and held-out records are split so that each is read from a model that did not relearn it.
+
+    Args:
+        second: By side, (n,) whether a record belongs to the second half.
+        relearned: Of the first and the second half, by side, the rows to train on.
+    """
+
+    second: Mapping[Side, npt.NDArray[np.bool_]]
+    relearned: tuple[Mapping[Side, IndexArray], Mapping[Side, IndexArray]]
+
+
+def split_halves(keys: Mapping[Side, npt.NDArray[Any]], groups: Mapping[Side, npt.NDArray[Any]]) -> Halves:
+    """Two halves of every group's records, or of all records, at random by content.
+
+    Both sides must be treated alike, or the control is not fair. If groups are named on both, all records of a half are
+    relearned, so that every group is read after its own other half was relearned. Otherwise as many held-out records as
+    forget records are drawn, but at least 32.
+
+    Args:
+        keys: By side, numbers that follow from the records' content.
+        groups: By side, (n,) labels, where known.
+
+    Raises:
+        InputError: A side with fewer than two records.
+
+    Example:
+        >>> halves = split_halves({"forget": np.arange(4), "held_out": np.arange(6)}, {})
+        >>> halves.second["forget"].tolist(), [rows["held_out"].tolist() for rows in halves.relearned]
+        ([False, True, False, True], [[0, 2, 4], [1, 3, 5]])
+    """
+    second: dict[Side, npt.NDArray[np.bool_]] = {}
+    for side in _RELEARNED_SIDES:
+        n = len(keys.get(side, ()))
+        if n < 2:
+            name = side.replace("_", "-")
+            raise InputError(f"relearning must have at least 2 {name} records; got {n}. Give more, or leave it out.")
+        owners = np.unique(groups[side], return_inverse=True)[1] if side in groups else np.zeros(n, dtype=np.intp)
+        second[side] = np.empty(n, dtype=bool)
+        second[side][np.lexsort((keys[side], owners))] = np.arange(n) % 2 == 1
+    halves = []
+    for is_second in (False, True):
+        rows = {
+            side: order[second[side][order] == is_second]
+            for side in _RELEARNED_SIDES
+            for order in [np.argsort(keys[side], kind="stable")]
+        }
+        if not groups.keys() >= set(_RELEARNED_SIDES):
+            rows["held_out"] = rows["held_out"][: max(LEAST_RELEARNED, len(rows["forget"]))]
+        halves.append(rows)
+    return Halves(second, (halves[0], halves[1]))
 
 
 def describe_attack(attack: Attack, report: Report, n_flagged: int) -> AttackFinding:

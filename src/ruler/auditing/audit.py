@@ -14,11 +14,11 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from ruler.auditing.conclusions import conclude_metrics
 from ruler.auditing.contrasts import CONTRASTS, Contrast
+from ruler.auditing.controls import are_other_records
 from ruler.auditing.damage import judge_damage
 from ruler.auditing.evidence import Evidence
-from ruler.auditing.findings import GuardFinding, Report
+from ruler.auditing.findings import FamilyFinding, Given, GuardFinding, Report
 from ruler.auditing.gather import ModelLike, NamesLike, gather_evidence
 from ruler.auditing.guards import run_guards
 from ruler.auditing.measure import measure_contrasts
@@ -26,7 +26,7 @@ from ruler.auditing.needs import list_needs
 from ruler.auditing.privacy import measure_privacy
 from ruler.auditing.records import collect_distributions, tabulate_groups, tabulate_records
 from ruler.auditing.settings import AuditSettings
-from ruler.auditing.verdict import UNFAIR, count_flagged, decide
+from ruler.auditing.verdict import UNFAIR, decide
 from ruler.core import __version__
 from ruler.core.arithmetic import iterate_blocks
 from ruler.core.checks import cached_rows_for
@@ -39,27 +39,35 @@ def audit(
     *,
     oracle: ModelLike | Sequence[ModelLike] | None = None,
     original: ModelLike | None = None,
+    reference: ModelLike | Sequence[ModelLike] | None = None,
     ids: NamesLike | None = None,
     groups: NamesLike | None = None,
+    declared: Mapping[str, str] | None = None,
     settings: AuditSettings | None = None,
 ) -> Report:
-    """Has this model forgotten these records, and what speaks for it?
+    """How much does this model still hold of these records?
 
-    Forget records are compared with held-out records, which no model was trained on, by four contrasts: similarity to
-    the oracle, similarity to the nearest retain record, norm and loss. "erased" is earned: every contrast must be shown
-    to lie within the margin, and at least one must have been seen where there was something to see. Without held-out
-    records there are numbers and guards, but no verdict. docs/statistics.md has the rules and measured error rates.
+    Forget records are compared with held-out records, which no model was trained on. What remains of the trace that
+    training leaves is measured on a scale from 0, like records that were never trained on, to 1, like records that
+    were: in what the model says and in what its layers hold. "erased" is earned: every interval that can show the limit
+    must lie inside it. Without held-out records there are numbers and guards, but no verdict. The rules and their
+    measured error rates are in docs/statistics.md.
 
     Args:
         unlearned: (forget, retain) or (forget, retain, held_out): arrays (n, p), `Embeddings` (which may carry labels,
             losses, groups and strata), tables or files (docs/inputs.md) or, for several layers, dicts of them by layer
             name; or a dict with the keys forget, retain, held_out; or the path of a folder that holds such files.
         oracle: The same records, in the same order, in a model that was never trained on the forget records; or a list
-            of such models, retrained from several seeds. With five or more, held-out records need not be fair.
+            of such models, retrained from several seeds.
         original: The same in the model before unlearning.
+        reference: The same in another model that never saw the forget or the held-out records, or a list of such: the
+            checkpoint before fine-tuning, an earlier release, a smaller model. Losses are enough: a tuple of
+            one-dimensional arrays.
         ids: Names of the forget records, or a dict with keys forget, retain, held_out.
         groups: Whose record it is, of the forget records or as such a dict; each group counts once, by its mean.
-        settings: Error rates, margin, number of draws; None takes the defaults.
+        declared: What whoever runs the audit says about it, such as ``run_by``, ``request`` or ``oracle_made``; shown
+            in the report, never verified.
+        settings: Error rates, limit, scope, number of draws; None takes the defaults.
 
     Returns:
         The report: verdict, metrics, records, guards.
@@ -77,17 +85,24 @@ def audit(
         >>> report = audit(unlearned, oracle=oracle)
         >>> report.verdict, sorted(report.metrics), len(report.records)
         ('inconclusive', ['m1', 'm2', 'm4', 'norm'], 200)
-        >>> report.needs[0]
-        'The original model: it shows how well its forget records can be told apart.'
     """
-    given = {"unlearned": unlearned, "original": original, "oracle": oracle}
+    given = {"unlearned": unlearned, "original": original, "oracle": oracle, "reference": reference}
     places = {name: _list_paths(value) for name, value in given.items()}
     with PinnedInputs(places) as pins:
         report = audit_evidence(
-            gather_evidence(unlearned, oracle=oracle, original=original, ids=ids, groups=groups, settings=settings)
+            gather_evidence(
+                unlearned,
+                oracle=oracle,
+                original=original,
+                reference=reference,
+                ids=ids,
+                groups=groups,
+                settings=settings,
+            )
         )
     inputs = pins.describe()
-    return replace(report, provenance={**report.provenance, "inputs": inputs}) if inputs else report
+    provenance = {**report.provenance, "inputs": inputs} if inputs else report.provenance
+    return replace(report, provenance=provenance, declared=dict(declared or {}))
 
 
 def _list_paths(value: Any) -> list[Path]:
@@ -104,7 +119,7 @@ def audit_evidence(
     evidence: Evidence,
     *,
     extra_guards: Iterable[GuardFinding] = (),
-    outputs: Mapping[str, Mapping[str, float]] | None = None,
+    answers: Mapping[str, Mapping[str, float]] | None = None,
     provenance: Mapping[str, Any] | None = None,
     contrasts: Mapping[str, Contrast] = CONTRASTS,
 ) -> Report:
@@ -113,35 +128,46 @@ def audit_evidence(
     Args:
         evidence: Of `gather_evidence`.
         extra_guards: Findings that only the models could show.
-        outputs: Output-level numbers by model.
+        answers: Output-level numbers by model.
         provenance: What else is known of models and data.
         contrasts: The metrics; by default ours and those that other packages add.
     """
     guards = [*extra_guards, *run_guards(evidence)]
-    evidence = replace(evidence, is_fair=not any(guard.name == UNFAIR for guard in guards))
+    evidence = replace(
+        evidence,
+        is_fair=evidence.settings.control == "same-rule" or not any(guard.name == UNFAIR for guard in guards),
+        has_comparable_members=evidence.has_comparable_members and not are_other_records(evidence),
+    )
     found = measure_contrasts(evidence, contrasts)
-    metrics = conclude_metrics(evidence, found)
     records = tabulate_records(evidence, found)
-    groups = tabulate_groups(evidence, found, records)
+    pending = FamilyFinding("inconclusive", None, "")
     measured = Report(
         verdict="inconclusive",
         reason="",
-        metrics=metrics,
+        outputs=pending,
+        layers=pending,
+        metrics={name: one.finding for name, one in found.items()},
         records=records,
-        groups=groups,
+        groups=tabulate_groups(evidence, found, records),
         guards=guards,
+        given=Given(
+            oracle=len(evidence.oracles),
+            original=evidence.has_original,
+            reference=len(evidence.references),
+            held_out=evidence.has_held_out,
+            losses=evidence.has_losses,
+            groups="forget" in evidence.groups,
+        ),
         settings=evidence.settings,
         provenance={**_describe_provenance(evidence), **(provenance or {})},
         distributions=collect_distributions(evidence, found),
         pairing=evidence.pairing,
-        outputs=outputs or {},
-        damage=judge_damage(evidence, outputs or {}),
+        answers=answers or {},
+        damage=judge_damage(evidence, answers or {}),
         privacy=measure_privacy(evidence, found),
     )
     report = decide(measured, contrasts)
-    if report.verdict != "inconclusive":
-        return report
-    return replace(report, needs=list_needs(evidence, found, guards, count_flagged(report)))
+    return report if report.verdict != "inconclusive" else replace(report, needs=list_needs(report, evidence))
 
 
 def _describe_provenance(evidence: Evidence) -> dict[str, Any]:

@@ -11,19 +11,19 @@ import numpy.typing as npt
 from ruler.auditing.alignment import compare_through, fit_map, judge_pairing
 from ruler.auditing.findings import Pairing
 from ruler.auditing.settings import AuditSettings
-from ruler.core.arithmetic import iterate_blocks, norm_rows, unit_rows
-from ruler.core.checks import block_rows_for
+from ruler.core.arithmetic import unit_rows
 from ruler.core.stacked import StackedRows
 from ruler.core.types import FloatArray, IndexArray, Neighbors
 from ruler.metrics.paper import compare_rows
 from ruler.neighbors import Searcher, find_neighbors
-from ruler.stats.hybrid import LEAST_ORACLES
-from ruler.stats.permutation import KeptLabels
 
 Side = Literal["forget", "retain", "held_out"]
 SIDES: tuple[Side, ...] = ("forget", "retain", "held_out")
 SideRows = Mapping[Side, npt.NDArray[Any]]
 SideScores = dict[Side, FloatArray]
+
+LEAST_ORACLES = 2
+"""So many tell how much training runs differ by chance, if held-out records are no fair comparison."""
 
 N_MEMBERS = 2000
 """Most retain records that stand for known members: enough to tell them from any number of held-out records."""
@@ -37,9 +37,13 @@ class LayerRows:
     norms: Mapping[Side, FloatArray]  # (n,) of the rows, by side
     losses: Mapping[Side, FloatArray] | None  # (n,) by side; None where the model's losses are not known
     settings: AuditSettings  # of the audit
+    # how losses become scores: "confidence" of a class, "likelihood" per token, "error" squared
+    loss_kind: Literal["confidence", "likelihood", "error"]
     halves: tuple[IndexArray, IndexArray]  # retain rows to fit a map between models on, and rows to compare
     members: IndexArray  # retain rows that stand for known members
-    retain_groups: npt.NDArray[Any] | None = None  # (n,) codes of the retain records' groups; None without them
+    classes: Mapping[Side, npt.NDArray[np.intp]] | None = None  # (n,) codes by side; None where labels are no classes
+    # (n,) by side: losses after the model relearned the other half of all records; None where that was not tried
+    relearned: Mapping[Side, FloatArray] | None = None
     reference: IndexArray | None = None  # retain rows that M4 ranks against, drawn with replacement; None for all
     original: "LayerRows | None" = None  # the original model at the same layer, for the unlearned one
     search: Searcher = find_neighbors  # who searches neighbours; the answer does not depend on it
@@ -91,6 +95,10 @@ class LayerRows:
             )
         return self._pairings[other]
 
+    def map_to(self, other: "LayerRows") -> FloatArray:
+        """The orthogonal map to another model's axes."""
+        return self._map_to(other)[0]
+
     def _map_to(self, other: "LayerRows") -> tuple[FloatArray, FloatArray]:
         """The map to another model's axes, and the similarities through it of the retain records that judge it."""
         if other not in self._maps:
@@ -122,27 +130,16 @@ class LayerRows:
             }
         return self._compared[key]
 
+    def take_unit(self, side: Side, rows: IndexArray) -> FloatArray:
+        """Some rows of a side at norm 1."""
+        taken: FloatArray = unit_rows(np.asarray(self.rows[side][rows], dtype=np.float64), self.norms[side][rows])
+        return taken
+
     def unit(self, sides: Sequence[Side]) -> FloatArray:
         """Rows of some sides at norm 1, one side after the other."""
         return np.concatenate(
             [unit_rows(np.asarray(self.rows[side], dtype=np.float64), self.norms[side]) for side in sides]
         )
-
-    def find_nearest_in_other_groups(self) -> FloatArray:
-        """Similarity of the known members to their nearest retain record outside their own group."""
-        retain, own, groups = self.rows["retain"], self.members, self.retain_groups
-        if groups is None:  # each record is its own
-            return _leave_out(self.search(retain[own], retain, k=2), own).similarity[:, 0]
-        queries = np.asarray(retain[own], dtype=np.float64)
-        queries = unit_rows(queries, norm_rows(queries))
-        nearest = np.full(len(own), -1.0)
-        for start, stop in iterate_blocks(len(retain), block_rows_for(retain.shape[1])):
-            block = np.asarray(retain[start:stop], dtype=np.float64)
-            products = queries @ unit_rows(block, norm_rows(block)).T
-            products[groups[own][:, None] == groups[None, start:stop]] = -1.0
-            nearest = np.maximum(nearest, products.max(axis=1))
-        bounded: FloatArray = np.minimum(nearest, 1.0)
-        return bounded
 
 
 def _leave_out(best: Neighbors, own: IndexArray) -> Neighbors:
@@ -159,6 +156,8 @@ class Evidence:
     # models that were never trained on the forget records, by layer; empty without any
     oracles: Sequence[Mapping[str, LayerRows]]
     original: Mapping[str, LayerRows] | None  # the model before unlearning, by layer; None if it was not given
+    # other models that never saw forget or held-out records, by layer; of some only the losses are known
+    references: Sequence[Mapping[str, LayerRows]]
     ids: Mapping[Side, npt.NDArray[Any]]  # by side, (n,) names of the records; row numbers where none were given
     groups: Mapping[Side, npt.NDArray[Any]]  # by side, (n,) labels; sides without groups are missing
     settings: AuditSettings  # of the audit
@@ -174,11 +173,12 @@ class Evidence:
     n_unmatched: int = 0  # held-out records that were left out so that strata match
     # whether held-out records are a fair comparison for the forget records, as far as the guard can tell
     is_fair: bool = True
+    # whether known members are a fair comparison for the held-out records
+    has_comparable_members: bool = True
     # ``claimed_ids[model][side]``: the ids that `Embeddings` carried, for models that came with them
     claimed_ids: Mapping[str, Mapping[Side, npt.NDArray[Any]]] = field(default_factory=dict)
     # names of the columns of the unlearned model's rows, where they came as a table
     columns: tuple[str, ...] | None = None
-    kept_labels: KeptLabels = field(default_factory=KeptLabels, repr=False)  # that permutation tests drew
 
     @property
     def layers(self) -> tuple[str, ...]:
@@ -215,16 +215,36 @@ class Evidence:
         """Whether the models came with held-out records."""
         return "held_out" in self.ids
 
+    def has(self, needs: Sequence[str]) -> bool:
+        """Whether the models carry all that a contrast needs."""
+        main = self.main
+        known = {
+            "oracle": bool(self.oracles),
+            "original": self.original is not None,
+            "losses": main.losses is not None,
+            "classes": main.classes is not None,
+            "relearned": main.relearned is not None,
+        }
+        return all(known[need] for need in needs)
+
     @property
-    def is_hybrid(self) -> bool:
-        """Whether the model is compared with each oracle: held-out records are unfair, and oracles are enough."""
-        return not self.is_fair and len(self.oracles) >= LEAST_ORACLES
+    def run_freedom(self) -> float | None:
+        """Degrees of freedom of what training runs add: two or more oracles, if held-out records are unfair.
+
+        None where permutations hold instead.
+        """
+        return None if self.is_fair or len(self.oracles) < LEAST_ORACLES else float(len(self.oracles) - 1)
 
     @property
     def has_losses(self) -> bool:
-        """Whether the unlearned model's losses are known, and every oracle's where it is compared with each of them."""
-        is_complete = all(oracle.losses is not None for oracle in self.main_oracles)
-        return self.main.losses is not None and (is_complete or not self.is_hybrid)
+        """Whether the unlearned model's losses are known."""
+        return self.main.losses is not None
+
+    @property
+    def neutral(self) -> LayerRows | None:
+        """A model at the main layer that was trained on neither forget nor held-out records; None if there is none."""
+        found = [one for one in [*self.oracles, *self.references] if one[self.main_layer].rows]
+        return found[0][self.main_layer] if found else None
 
     @property
     def pairing(self) -> Pairing | None:
@@ -239,6 +259,9 @@ class Evidence:
             found["original"] = self.original[self.main_layer]
         for number, oracle in enumerate(self.main_oracles, 1):
             found["oracle" if number == 1 else f"oracle {number}"] = oracle
+        for number, reference in enumerate(self.references, 1):
+            if reference[self.main_layer].rows:
+                found["reference" if number == 1 else f"reference {number}"] = reference[self.main_layer]
         return found
 
     def count_units(self, side: Side) -> int:

@@ -1,7 +1,8 @@
 """What an audit finds: the report and its parts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,12 +14,16 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Verdict = Literal["erased", "residual", "displaced", "damaged", "inconclusive", "invalid"]
-MetricVerdict = Literal["erased", "residual", "displaced", "inconclusive", "invalid", "descriptive"]
+MetricVerdict = Literal["erased", "residual", "displaced", "damaged", "inconclusive", "invalid", "descriptive"]
 Severity = Literal["fail", "warn", "note"]
 Control = Literal["held-out", "none"]
-Test = Literal["permutation", "hybrid", "none"]
+Scale = Literal["original", "members"]
+Family = Literal["outputs", "layers"]
 Interval = tuple[float, float]
 Extra = Literal["pdf", "sarif", "junit"]
+SEEN = 3.0
+"""Standard errors from which on a trace in the positive control is one that can be measured."""
+
 METRIC_NAME = "[a-z][a-z0-9_]{0,39}"
 _UNKNOWN = float("nan")
 
@@ -43,160 +48,189 @@ class GuardFinding:
 
 
 @dataclass(frozen=True)
-class Sensitivity:
-    """Was a contrast seen where it had to be? One that is blind there cannot clear a model.
+class Remaining:
+    """How much of a trace remains: 0 as in records that were never trained on, 1 as in records that were.
 
     Args:
-        source: Whose records had to be told apart: the original's forget records, or known members, that is retain
-            against held-out records in the audited model itself.
-        effect: AUC there.
-        p_value: Of that AUC, corrected for the number of contrasts.
-        is_seen: The p-value is at most alpha.
-        is_strongest: Of all contrasts that are seen, this one is seen best: its ``share_left`` decides.
+        value: mean(forget) - mean(held-out) of the score in the audited model, over the trace that training leaves.
+        low: Lower end of the interval, at the settings' confidence.
+        high: Upper end; infinite if nothing can be said.
+        at_least: One-sided lower limit of the same confidence.
+        at_most: One-sided upper limit: what the verdict is read from.
+        scale: Whose trace is 1: that of the same records in the original model, or that of known members (retain
+            records) in the audited model.
+        contrast: Name of the contrast.
+        layer: Where the score was read; None if it has no layer.
+        visibility: The trace that is 1, in standard errors.
+        resolution: The same in standard errors of a model in which nothing remains. At 2.93 / limit such a model is
+            shown to lie within the limit in four of five audits.
     """
 
-    source: Literal["original", "known members"]
+    value: float
+    low: float
+    high: float
+    at_least: float
+    at_most: float
+    scale: Scale
+    contrast: str
+    layer: str | None = None
+    visibility: float = _UNKNOWN
+    resolution: float = _UNKNOWN
+
+    @property
+    def reach(self) -> float:
+        """The larger of the one-sided limits, whatever its sign."""
+        return max(abs(self.at_least), abs(self.at_most))
+
+    def is_within(self, limit: float) -> bool:
+        """Two one-sided tests show that it lies inside (-limit, limit)."""
+        return -limit < self.at_least and self.at_most < limit
+
+
+def find_worst(found: Iterable[Remaining]) -> Remaining | None:
+    """The least favourable amount, whose one-sided limits reach furthest from 0; infinite ones only if all are."""
+    return max(found, key=lambda one: (isfinite(one.reach), one.reach), default=None)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One way in which forget and held-out records may differ by a contrast.
+
+    Args:
+        effect: AUC of it: the chance that a forget record scores above a held-out one, ties counted half.
+        interval: Of the AUC.
+        p_value: Corrected for all parts, layers and contrasts that decide.
+    """
+
     effect: float
+    interval: Interval
     p_value: float
-    is_seen: bool
-    is_strongest: bool = False
+
+
+@dataclass(frozen=True)
+class MetricControl:
+    """Whom the forget records were compared with, and what the original model shows of them.
+
+    Args:
+        kind: "held-out", or "none" if there are no held-out records.
+        n_forget: Forget records (or groups) behind the numbers.
+        n_control: Held-out records (or groups).
+        original_effect: AUC in the original model; NaN without it.
+        original_p_value: Of the difference there; NaN without it.
+    """
+
+    kind: Control
+    n_forget: int
+    n_control: int
+    original_effect: float = _UNKNOWN
+    original_p_value: float = _UNKNOWN
+
+
+@dataclass(frozen=True)
+class PaperReading:
+    """The paper's fixed null for a metric, and what its rule says of the value: its side alone."""
+
+    null: float
+    reading: str
 
 
 @dataclass(frozen=True)
 class LayerFinding:
-    """One contrast at one layer.
-
-    Args:
-        layer: Its name.
-        effect: AUC, forget against held-out records.
-        effect_interval: Interval of it.
-        spread: AUC of the distances from the middle: over 0.5 where forget records scatter more.
-        spread_interval: Interval of it.
-        original_effect: The original model's AUC, where it was given.
-    """
+    """One contrast at one layer: its AUC and what remains by scale."""
 
     layer: str
     effect: float
     effect_interval: Interval
-    spread: float
-    spread_interval: Interval
-    original_effect: float | None = None
-
-
-@dataclass(frozen=True)
-class StrongestFinding:
-    """Where forget and held-out records differ most by one contrast: what its verdict is read from.
-
-    Args:
-        layer: Its name; empty if it has none.
-        part: "place", the scores themselves, or "spread", their distances from the middle.
-        effect: AUC, forget against held-out records.
-        error: Standard error of it, at least the spread under the null; NaN with a single record on a side.
-        original_effect: The original model's AUC, where it was given.
-        original_statistic: Its distance from 0.5 in standard errors.
-        share_lower: One-sided lower limit of the part of the original's contrast that is left here.
-    """
-
-    layer: str
-    part: Literal["place", "spread"]
-    effect: float
-    error: float
-    original_effect: float | None = None
-    original_statistic: float | None = None
-    share_lower: float | None = None
+    p_value: float
+    remaining: Mapping[str, Remaining] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class MetricFinding:
-    """One contrast: the paper's number, what the control gives, and whether the two differ.
+    """One contrast: the paper's number, what the control gives, whether the two differ, and how much remains.
 
-    Numbers that cannot be computed are NaN or None, and ``reason`` says why. With several layers, the numbers are those
-    of ``layer``, where forget and held-out records differ most, and the tests hold for all layers together.
+    Numbers that cannot be computed are NaN, and ``reason`` says why. With several layers, the numbers are those of
+    ``layer``, where forget and held-out records differ most; ``remaining`` is the largest of any layer.
 
     Args:
-        name: "m1" to "m4", "norm" or "loss".
+        name: "m1" to "m4", "norm", "loss", "readout", "tangent", "relearned", or that of another package.
+        family: What it speaks of: what the model says ("outputs") or what its layers hold ("layers").
         value: Mean over the forget records; the paper's number for M1 to M4.
         interval: t interval of ``value`` over records (or group means).
-        null: The same number for the control: what to expect if nothing was remembered.
-        difference: ``value - null``.
-        difference_interval: Welch's interval of the difference.
-        effect: AUC: the chance that a forget record scores above a held-out one, ties counted half; 0.5 is no contrast.
-            With the hybrid test, 0.5 plus the difference between this AUC and the oracles' own.
-        effect_interval: Logit Brunner-Munzel t interval of the AUC.
-        p_value: Are forget and control alike, in place and in spread, at every layer?
-        equivalence_p_value: Two one-sided tests: are place and spread within ``margin`` of 0.5 at every layer?
-        margin: Largest distance of the AUC from 0.5 that still counts as erased.
-        control: Whom the forget records were compared with.
-        verdict: "descriptive" where the metric has no part in the verdict (M1, M3).
+        null: The same number for the held-out records.
+        p_value: Are forget and held-out records alike in every part and layer? Not corrected for other contrasts.
+        place: Do the scores lie elsewhere?
+        spread: Do they scatter more or less?
+        tail: Are more of them unusually high?
+        control: Whom the records were compared with.
+        remaining: By scale, "original" and "members"; empty where there is none.
+        verdict: "descriptive" if the metric has no part in the verdict.
         reason: One or two sentences for the reader.
-        n_forget: Forget records (whole groups, where given) behind the test.
-        n_control: Control records (or groups).
-        minimum_detectable_effect: Distance of the AUC from 0.5 that the test finds with the set power, at the level
-            that is left after correction for all contrasts.
-        n_needed: Forget records at which equivalence would be shown by all deciding contrasts together with the set
-            power if it were true, the control growing in proportion.
-        paper_null: The paper's fixed null, 0 for M2 and M3, 0.5 for M4; None for the others.
-        paper_reading: What the paper's rule says of ``value``: its sign alone.
-        test: How the p-value was found.
-        adjusted_p_value: ``p_value`` corrected for all contrasts that decide.
-        beyond_oracle_p_value: ``adjusted_p_value`` without what the first oracle shows of the records; NaN without an
-            oracle, with the hybrid test, and where no contrast differs.
-        spread: AUC of the distances from the middle: over 0.5 where forget records scatter more than the control.
-        spread_interval: Interval of it.
-        sensitivity: Whether this contrast was seen where it had to be; None where that could not be tried.
-        original_effect: The original model's AUC, where it was given.
-        share_left: Part of the positive control's contrast that is left: 1 all, 0 none, negative turned over. The
-            control is the original model, or known members without it.
-        share_left_interval: Interval of it, by Fieller.
-        share_left_upper: One-sided upper limit of it at level 1 - alpha: what the verdict is read from.
-        share_left_lower: The lower limit of the same kind.
-        strongest: Where forget and held-out records differ most; None without held-out records.
-        largest_distance: One-sided upper limit of the distance of place and spread from 0.5 at any layer.
         layer: Where the numbers come from; None if the layer has no name.
         layers: One entry per layer that was read, in order; empty for a single one.
+        paper: The paper's own reading; None for contrasts that are not the paper's.
         plain_value: The number without alignment, where aligned ones were used.
         aligned_value: The number with alignment, where it was computed.
         reference_error: How far M4 can be from its value among all retain records, where it was ranked among a sample.
     """
 
     name: str
+    family: Family
     value: float
     interval: Interval
     null: float
-    difference: float
-    difference_interval: Interval
-    effect: float
-    effect_interval: Interval
     p_value: float
-    equivalence_p_value: float
-    margin: float
-    control: Control
-    verdict: MetricVerdict
-    reason: str
-    n_forget: int
-    n_control: int
-    minimum_detectable_effect: float
-    n_needed: int | None
-    paper_null: float | None
-    paper_reading: str
-    test: Test = "none"
-    adjusted_p_value: float = _UNKNOWN
-    beyond_oracle_p_value: float = _UNKNOWN
-    spread: float = _UNKNOWN
-    spread_interval: Interval = (_UNKNOWN, _UNKNOWN)
-    sensitivity: Sensitivity | None = None
-    original_effect: float | None = None
-    share_left: float | None = None
-    share_left_interval: Interval | None = None
-    share_left_upper: float | None = None
-    share_left_lower: float | None = None
-    strongest: StrongestFinding | None = None
-    largest_distance: float = _UNKNOWN
+    place: Part
+    spread: Part
+    tail: Part
+    control: MetricControl
+    remaining: Mapping[str, Remaining] = field(default_factory=dict)
+    verdict: MetricVerdict = "descriptive"
+    reason: str = ""
     layer: str | None = None
     layers: tuple[LayerFinding, ...] = ()
+    paper: PaperReading | None = None
     plain_value: float | None = None
     aligned_value: float | None = None
     reference_error: float | None = None
+
+    @property
+    def effect(self) -> float:
+        """AUC of the scores, forget against held-out records."""
+        return self.place.effect
+
+    @property
+    def parts(self) -> dict[str, Part]:
+        """Place, spread and tail by name."""
+        return {"place": self.place, "spread": self.spread, "tail": self.tail}
+
+
+@dataclass(frozen=True)
+class FamilyFinding:
+    """What the model says of the forget records, or what its layers hold of them.
+
+    Args:
+        verdict: As of the whole report.
+        remaining: The least favourable of those that decide; None if nothing could be measured.
+        reason: Why, in a sentence or two.
+    """
+
+    verdict: Verdict
+    remaining: Remaining | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class Given:
+    """What the audit was given."""
+
+    oracle: int = 0
+    original: bool = False
+    reference: int = 0
+    held_out: bool = False
+    losses: bool = False
+    groups: bool = False
+    design: bool = False
 
 
 @dataclass(frozen=True)
@@ -326,21 +360,25 @@ class Report:
     """The answer of an audit.
 
     Args:
-        verdict: Of all contrasts together.
+        verdict: The worse of ``outputs`` and ``layers``.
         reason: Why, in one or two sentences.
-        metrics: By "m1" to "m4", "norm" and "loss", those that could be computed.
-        records: One row per forget record: id, group, oracle_similarity, oracle_gap, shift, nearest_similarity,
-            nearest_retain, percentile_rank, norm_ratio, loss, loss_gap, p_value, q_value, finding. Columns that need an
-            oracle, an original, losses or groups are there and empty without them.
-        groups: One row per group of the forget records (an erasure request): group, n_records, oracle_similarity,
-            nearest_similarity, shift, loss_gap, p_value, q_value, n_flagged, finding; None without groups.
+        outputs: What the model says of the forget records.
+        layers: What its layers hold of them.
+        metrics: By "m1" to "m4", "norm", "loss", "readout", "tangent" and "relearned", those that could be computed.
+        records: One row per forget record: id, group, remaining, low, high, oracle_similarity, oracle_gap, shift,
+            nearest_similarity, nearest_retain, percentile_rank, norm_ratio, loss, loss_gap, p_value, q_value, finding.
+            Columns that need an oracle, an original, losses or groups are there and empty without them.
+        groups: One row per group of the forget records (a person, an erasure request): group, n_records, remaining,
+            low, high, at_least, at_most, verdict, oracle_similarity, nearest_similarity, shift, loss_gap, p_value,
+            q_value, n_flagged, finding; None without groups.
         guards: What speaks against the evidence; empty if nothing does.
+        given: What the audit was given.
         settings: What the audit was asked to do.
         provenance: Versions, time, shapes and hashes of the arrays; layers, weights and files where known.
         distributions: What the plots need.
         needs: What would settle an inconclusive verdict, the most useful first.
         pairing: Of the first oracle and the unlearned model; None without an oracle.
-        outputs: Output-level numbers by model, e.g. ``{"unlearned": {"retain_accuracy": 0.97}}``; where given.
+        answers: Output-level numbers by model, e.g. ``{"unlearned": {"retain_accuracy": 0.97}}``; where given.
         damage: Whether the model still works; None without an oracle and without predictions.
         privacy: What the best contrast proves; None without held-out records.
         declared: What whoever ran the audit says about it (``[evidence]`` of the TOML file); shown, never verified.
@@ -350,27 +388,39 @@ class Report:
 
     verdict: Verdict
     reason: str
+    outputs: FamilyFinding
+    layers: FamilyFinding
     metrics: Mapping[str, MetricFinding]
     records: "pd.DataFrame"
     groups: "pd.DataFrame | None"
     guards: list[GuardFinding]
+    given: Given
     settings: AuditSettings
     provenance: Mapping[str, Any]
     distributions: Distributions
     needs: list[str] = field(default_factory=list)
     pairing: Pairing | None = None
-    outputs: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    answers: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     damage: Damage | None = None
     privacy: Privacy | None = None
     declared: Mapping[str, str] = field(default_factory=dict)
     attacks: Mapping[str, AttackFinding] = field(default_factory=dict)
 
+    @property
+    def remaining(self) -> Remaining | None:
+        """How much remains, by the least favourable of the contrasts that decide; None if nothing could be measured."""
+        found = [self.outputs.remaining] + [self.layers.remaining] * (self.settings.scope == "layers")
+        known = [one for one in found if one is not None]
+        return find_worst(known)
+
     def __repr__(self) -> str:
-        """One line: the verdict, each contrast with its own, and what else there is."""
+        """One line: the verdict, how much remains, each contrast with its verdict, and what else there is."""
         metrics = ", ".join(f"{name} {metric.verdict}" for name, metric in self.metrics.items())
+        left = self.remaining
+        how_much = "" if left is None else f", {left.value:.2f} [{left.low:.2f}, {left.high:.2f}] remains"
         return (
-            f"<Report: {self.verdict} ({metrics}); {len(self.records):,} forget records, {len(self.guards)} guard "
-            "findings; print() it, or save() it for the page>"
+            f"<Report: {self.verdict}{how_much} ({metrics}); {len(self.records):,} forget records, "
+            f"{len(self.guards)} guard findings; print() it, or save() it for the page>"
         )
 
     def __str__(self) -> str:

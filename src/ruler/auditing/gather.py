@@ -4,14 +4,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from os import PathLike
-from typing import Any, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from ruler.auditing.alignment import halve
 from ruler.auditing.evidence import SIDES, Evidence, LayerRows, Side, SideRows
-from ruler.auditing.order import Keys, choose_members, draw_reference, hash_content, match_strata, order_rows
+from ruler.auditing.order import (
+    Keys,
+    choose_members,
+    draw_reference,
+    hash_content,
+    level_groups,
+    match_strata,
+    order_rows,
+)
 from ruler.auditing.settings import AuditSettings, check_settings
 from ruler.core.arithmetic import iterate_blocks
 from ruler.core.checks import (
@@ -27,8 +35,9 @@ from ruler.core.errors import InputError
 from ruler.core.stacked import release_pages
 from ruler.core.threads import run_in_threads
 from ruler.core.types import Embeddings, FloatArray, IndexArray, RowsLike, as_names
-from ruler.embeddings.sides import as_rows, check_no_model
+from ruler.embeddings.sides import as_rows, check_no_model, load_losses
 from ruler.neighbors import Searcher, find_neighbors
+from ruler.stats.samples import as_sample
 
 SideLike: TypeAlias = RowsLike | Mapping[str, RowsLike] | str | PathLike[str]
 """An array, a table, a dict of columns, the path of a file, or a dict of arrays by layer."""
@@ -39,6 +48,10 @@ ModelLike: TypeAlias = Sequence[SideLike] | Mapping[str, SideLike] | str | PathL
 NamesLike: TypeAlias = npt.ArrayLike | Mapping[str, npt.ArrayLike | None]
 """One per forget record, or a dict with keys forget, retain, held_out."""
 
+LossKind: TypeAlias = Literal["confidence", "likelihood", "error"]
+
+_MOST_CLASSES = 200
+_LEAST_LOSS = 1e-3  # losses that rounding makes negative are no likelihoods
 _LARGEST_COPY = 1 << 30
 """Bytes of one side of one model: larger ones are read where they lie, in the order that they have."""
 
@@ -47,11 +60,12 @@ _LARGEST_COPY = 1 << 30
 class _GivenModel:
     """One model as it was given: ``layers[name][side]``, and what carries the rows of the main layer, by side.
 
-    ``norms[name][side]`` are those of its rows, once these are checked.
+    ``norms[name][side]`` are those of its rows, once these are checked. Of some references only ``losses`` are known.
     """
 
     layers: Mapping[str, SideRows]
     sides: Mapping[Side, Any]
+    losses: Mapping[Side, FloatArray] | None = None
     norms: dict[str, dict[Side, FloatArray]] = field(default_factory=dict)
 
     @property
@@ -69,16 +83,22 @@ def gather_evidence(
     *,
     oracle: ModelLike | Sequence[ModelLike] | None = None,
     original: ModelLike | None = None,
+    reference: ModelLike | Sequence[ModelLike] | None = None,
     ids: NamesLike | None = None,
     groups: NamesLike | None = None,
     settings: AuditSettings | None = None,
     search: Searcher = find_neighbors,
+    loss_kind: LossKind | None = None,
+    relearned: Mapping[str, Mapping[Side, FloatArray]] | None = None,
 ) -> Evidence:
     """Check what an audit was given. Arguments as `audit`.
 
     Args:
         search: Who searches neighbours, such as ``partial(find_neighbors, device="cuda")`` or
             ``partial(find_neighbors_by_blocks, run=...)``; the evidence does not depend on it.
+        loss_kind: How losses become scores; None takes negative ones for mean log-likelihoods turned over, others for
+            cross-entropies of one right answer.
+        relearned: By model and side, losses after the model relearned the other half of all records.
 
     Raises:
         InputError: As `audit`.
@@ -89,11 +109,12 @@ def gather_evidence(
         False
     """
     settings = check_settings(settings)
-    models = _split_models(unlearned, oracle, original, settings)
+    models = _split_models(unlearned, oracle, original, reference, settings)
     first = models["unlearned"]
     sizes = {side: len(rows) for side, rows in first.main.items()}
-    known_ids = {side: np.arange(n) for side, n in sizes.items()} | first.collect("ids") | _by_side(ids, "ids", sizes)
-    known_groups = first.collect("groups") | _by_side(groups, "groups", sizes)
+    known_ids = {side: np.arange(n) for side, n in sizes.items()} | first.collect("ids")
+    known_ids |= list_by_side(ids, "ids", sizes)
+    known_groups = first.collect("groups") | list_by_side(groups, "groups", sizes)
     strata = first.collect("labels" if settings.match_labels else "strata")
     is_matched = {"forget", "held_out"} <= strata.keys() and "held_out" in sizes
     if settings.match_labels and not {"forget", "held_out"} <= strata.keys():
@@ -105,51 +126,65 @@ def gather_evidence(
     if is_matched:
         order["held_out"] = match_strata(strata, known_groups, order["held_out"])
 
+    if {"forget", "held_out"} <= known_groups.keys():
+        order["held_out"] = level_groups(known_groups, order["held_out"])
+
     def arrange(values: Mapping[Side, Any]) -> dict[Side, Any]:
         return {side: value[order[side]] for side, value in values.items() if side in order}
 
     ordered_groups = arrange(known_groups)
     retain_keys = keys["retain"][order["retain"]]
     codes = np.unique(ordered_groups["retain"], return_inverse=True)[1] if "retain" in ordered_groups else None
+    known_losses = first.collect("losses").values()
+    labels = arrange(first.collect("labels"))
     shared: dict[str, Any] = {
+        "loss_kind": loss_kind
+        or ("likelihood" if any((own < -_LEAST_LOSS).any() for own in known_losses) else "confidence"),
+        "classes": code_classes(labels, sizes),
         "settings": settings,
         "halves": halve(retain_keys),
         "members": choose_members(retain_keys, codes),
-        "retain_groups": codes,
         "reference": draw_reference(retain_keys, settings),
         "search": search,
     }
     is_moved = {side: not np.array_equal(rows, np.arange(sizes[side])) for side, rows in order.items()}
 
-    def build(model: _GivenModel, before: Mapping[str, LayerRows] | None = None) -> dict[str, LayerRows]:
-        losses = arrange(model.collect("losses")) or None
+    def build(name: str, before: Mapping[str, LayerRows] | None = None) -> dict[str, LayerRows]:
+        model = models[name]
+        losses = arrange(model.losses or model.collect("losses")) or None
+        after = (relearned or {}).get(name)
         return {
-            layer: LayerRows(
+            place: LayerRows(  # a single layer may have another name in another architecture
                 {side: _take_rows(part, order[side]) if is_moved[side] else part for side, part in rows.items()},
-                arrange(model.norms[layer]),
+                arrange(model.norms.get(layer, {})),
                 losses,
-                original=None if before is None else before[layer],
+                relearned=None if after is None else arrange(after),
+                original=None if before is None else before[place],
                 ranks_retain=model is first,
                 **shared,
             )
-            for layer, rows in model.layers.items()
+            for place, (layer, rows) in zip(
+                first.layers, (model.layers or {name: {} for name in first.layers}).items(), strict=True
+            )
         }
 
-    before = build(models["original"]) if "original" in models else None
+    before = build("original") if "original" in models else None
     return Evidence(
-        unlearned=build(first, before),
-        oracles=[build(model) for name, model in models.items() if name.startswith("oracle")],
+        unlearned=build("unlearned", before),
+        oracles=[build(name) for name in models if name.startswith("oracle")],
         original=before,
+        references=[build(name) for name in models if name.startswith("reference")],
         ids=arrange(known_ids),
         groups=ordered_groups,
         settings=settings,
-        labels=arrange(first.collect("labels")),
+        labels=labels,
         strata=arrange(strata) if is_matched else {},
         features=arrange(first.collect("features")),
         named=frozenset(side for side, names in known_ids.items() if not are_row_numbers(names)),
         order=order["forget"],
+        has_comparable_members="held_out" not in ordered_groups or "retain" in ordered_groups,
         draw_seed=int(sum(int(part.sum(dtype=np.uint64)) for part in keys.values()) % (1 << 32)),
-        n_unmatched=sizes["held_out"] - len(order["held_out"]) if is_matched else 0,
+        n_unmatched=sizes["held_out"] - len(order["held_out"]) if "held_out" in sizes else 0,
         claimed_ids={name: claimed for name, model in models.items() if (claimed := model.collect("ids"))},
         columns=next(iter(first.collect("columns").values()), None),
     )
@@ -165,14 +200,42 @@ def are_row_numbers(ids: npt.NDArray[Any]) -> bool:
     return ids.dtype.kind in "iu" and np.array_equal(ids, np.arange(len(ids)))
 
 
-def _split_models(unlearned: Any, oracle: Any, original: Any, settings: AuditSettings) -> dict[str, _GivenModel]:
-    """Models by name (unlearned, original, oracle, oracle 2, ...), checked alone and against each other."""
-    is_list = isinstance(oracle, list) and all(isinstance(one, tuple | str | PathLike | Mapping) for one in oracle)
-    oracles = oracle if is_list else ([] if oracle is None else [oracle])
+def code_classes(labels: Mapping[Side, Any], sizes: Mapping[Side, int]) -> dict[Side, npt.NDArray[np.intp]] | None:
+    """Labels as codes by side, if they are classes that the retain records know; None otherwise.
+
+    Example:
+        >>> labels = {"forget": np.array(["b"]), "retain": np.array(["a", "b"] * 5)}
+        >>> code_classes(labels, {"forget": 1, "retain": 10})["forget"].tolist()
+        [1]
+    """
+    if not sizes.keys() <= labels.keys() or len({labels[side].dtype.kind for side in sizes}) > 1:
+        return None
+    names = np.unique(labels["retain"])
+    if not 2 <= len(names) <= _MOST_CLASSES or len(names) > len(labels["retain"]) // 5:
+        return None
+    if not all(np.isin(labels[side], names).all() for side in sizes):
+        return None
+    return {side: np.searchsorted(names, labels[side]) for side in sizes}
+
+
+def _list_given(value: Any, name: str) -> dict[str, Any]:
+    """One model or a list of them, by name: oracle, oracle 2, ..."""
+    is_list = isinstance(value, list) and all(isinstance(one, tuple | str | PathLike | Mapping) for one in value)
+    models = value if is_list else ([] if value is None else [value])
+    return {name if number == 1 else f"{name} {number}": one for number, one in enumerate(models, 1)}
+
+
+def _split_models(
+    unlearned: Any, oracle: Any, original: Any, reference: Any, settings: AuditSettings
+) -> dict[str, _GivenModel]:
+    """Models by name (unlearned, original, oracle, oracle 2, reference, ...), checked alone and against each other."""
     given = {"unlearned": unlearned} | ({} if original is None else {"original": original})
-    given |= {"oracle" if number == 1 else f"oracle {number}": one for number, one in enumerate(oracles, 1)}
+    given |= _list_given(oracle, "oracle")
     models = {name: _split_model(value, name) for name, value in given.items()}
-    _check_agreement(models, settings)
+    for name, value in _list_given(reference, "reference").items():
+        losses = _read_losses(value, name, models["unlearned"])
+        models[name] = _split_model(value, name) if losses is None else _GivenModel({}, {}, losses)
+    _check_agreement({name: model for name, model in models.items() if model.layers}, settings)
     tables = []
     for name, model in models.items():
         parts = {side: part for side, part in model.sides.items() if not isinstance(part, Mapping)}
@@ -199,6 +262,28 @@ def _split_models(unlearned: Any, oracle: Any, original: Any, settings: AuditSet
                 f"for {without}. Give those of the other records too."
             )
     return models
+
+
+def _read_losses(value: Any, name: str, first: _GivenModel) -> dict[Side, FloatArray] | None:
+    """The losses of a reference of which nothing else is given: one number per record and side; None for others."""
+    if isinstance(value, str | PathLike):
+        value = load_losses(value)
+    by_side = dict(zip(SIDES, value, strict=False)) if isinstance(value, tuple) else value
+    if not isinstance(by_side, Mapping) or not set(by_side) <= set(SIDES):
+        return None
+    if any(isinstance(part, str | PathLike | Mapping) for part in by_side.values()):
+        return None
+    found = {side: np.asarray(part) for side, part in by_side.items() if part is not None}
+    if any(part.ndim != 1 for part in found.values()):
+        return None
+    sizes = {side: len(rows) for side, rows in first.main.items()}
+    for side, n in sizes.items():
+        shape = found[side].shape if side in found else None
+        if shape != (n,):
+            raise InputError(
+                f"losses of {name} must be one per {side} record, shape ({n},); got {shape}. Give those of every side."
+            )
+    return {side: as_sample(found[side], f"losses of {name} {side}") for side in sizes}
 
 
 def _split_model(value: Any, name: str) -> _GivenModel:
@@ -244,7 +329,7 @@ def _split_model(value: Any, name: str) -> _GivenModel:
 
 def _check_agreement(models: Mapping[str, _GivenModel], settings: AuditSettings) -> None:
     first = models["unlearned"]
-    has_oracle = any(name.startswith("oracle") for name in models)
+    has_oracle = any(name.startswith(("oracle", "reference")) for name in models)
     for name, model in models.items():
         if model.main.keys() != first.main.keys():
             with_it, without = ("unlearned", name) if "held_out" in first.main else (name, "unlearned")
@@ -263,13 +348,14 @@ def _check_agreement(models: Mapping[str, _GivenModel], settings: AuditSettings)
             where = f" at {layer}" if len(model.layers) > 1 else ""
             for side, rows in sides.items():
                 # An oracle of another architecture can be aligned, so that only the records must be the same.
-                is_free = settings.align != "never" and has_oracle
+                is_free = name.startswith("reference") or (settings.align != "never" and has_oracle)
                 width = rows.shape[1] if is_free else reference[side].shape[1]
                 names = f"unlearned {side}{where}", f"{name} {side}{where}"
                 check_same_shape((len(reference[side]), width), rows.shape, names)
 
 
-def _by_side(value: Any, name: str, sizes: Mapping[Side, int]) -> dict[Side, npt.NDArray[Any]]:
+def list_by_side(value: Any, name: str, sizes: Mapping[Side, int]) -> dict[Side, npt.NDArray[Any]]:
+    """Names or groups as they were given, checked, by side; those of the forget records may come without a key."""
     if value is None:
         return {}
     table = dict(value) if isinstance(value, Mapping) else {"forget": value}
@@ -295,11 +381,11 @@ def _by_side(value: Any, name: str, sizes: Mapping[Side, int]) -> dict[Side, npt
 
 def _hash_side(models: Mapping[str, _GivenModel], side: Side) -> Keys:
     """Keys of a side's records from rows and losses in all models: only records alike in every model share one."""
-    keys = [hash_content(model.main[side], salt) for salt, model in enumerate(models.values())]
+    keys = [hash_content(model.main[side], salt) for salt, model in enumerate(models.values()) if model.layers]
     keys += [
         hash_content(losses[side][:, None], salt)
         for salt, model in enumerate(models.values(), len(models))
-        if side in (losses := model.collect("losses"))
+        if side in (losses := model.losses or model.collect("losses"))
     ]
     total: Keys = np.sum(keys, axis=0, dtype=np.uint64)
     return total

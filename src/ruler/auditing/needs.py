@@ -1,93 +1,163 @@
-"""What would settle an inconclusive verdict: records, models, losses or layers, and how many."""
+"""What would settle an inconclusive verdict: models, losses, labels or as many records as can be had."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator
 
 from ruler.auditing.evidence import Evidence
-from ruler.auditing.findings import GuardFinding
-from ruler.auditing.measure import Measurement
-from ruler.auditing.settings import AuditSettings
-from ruler.auditing.verdict import UNTOUCHED, leaves_too_much
-from ruler.stats.auc import normal_quantile
-from ruler.stats.equivalence import count_needed
-from ruler.stats.hybrid import LEAST_ORACLES
+from ruler.auditing.findings import Family, Remaining, Report
+from ruler.auditing.report.words import FAMILIES, can_judge, list_trusted, name_contrast
+from ruler.auditing.rule import POWER, is_above, list_capable, list_remaining
+from ruler.auditing.verdict import UNTOUCHED, count_flagged
+
+MOST_TIMES = 20
+"""Nobody is sent for more than this many times the records that there are."""
 
 
-def list_needs(
-    evidence: Evidence, found: Mapping[str, Measurement], guards: Sequence[GuardFinding], n_flagged: int
-) -> list[str]:
-    """What would settle an inconclusive verdict, the most useful first."""
-    settings = evidence.settings
-    n_forget = evidence.count_units("forget")
-    unit = "groups" if "forget" in evidence.groups else "records"
-    needs = [guard.cure for guard in guards if guard.blocks]
+def list_needs(report: Report, evidence: Evidence) -> list[str]:
+    """What would settle an inconclusive verdict, the most useful first. Only what somebody can do is named.
+
+    Args:
+        report: With its verdicts.
+        evidence: What it was made from.
+    """
+    unit = "groups" if report.given.groups else "records"
+    needs = [guard.cure for guard in report.guards if guard.blocks]
     if not evidence.has_held_out:
+        n_held_out = max(2 * evidence.count_units("forget"), 100)
         needs.append(
-            f"Held-out {unit}: at least {max(2 * n_forget, 100)} that no model was trained on, drawn as the forget "
-            f"{unit} were, embedded with every model."
+            f"Held-out {unit}: at least {n_held_out:,} that no model was trained on, chosen as the forget {unit} were, "
+            "embedded with every model."
         )
-    if not evidence.has_oracle:
-        needs.append("An oracle: the same model retrained without the forget records, from the original's seed.")
-    if any(guard.name == UNTOUCHED for guard in guards):
+        return needs
+    if any(guard.name == UNTOUCHED for guard in report.guards):
         needs.append("The unlearned model: the one that was given is the original.")
-    if any(one.adjusted_p_value <= settings.alpha < one.beyond_oracle_p_value for one in found.values()):
-        needs.append(
-            f"Held-out {unit} drawn as the forget {unit} were, or {LEAST_ORACLES} oracles from several seeds: a "
-            f"difference is seen that may come from which {unit} were chosen."
-        )
-    is_blind = not any(one.sensitivity and one.sensitivity.is_seen for one in found.values())
-    too_much = any(
-        leaves_too_much(one.sensitivity, one.share_upper, one.adjusted_p_value, settings) for one in found.values()
-    )
-    if evidence.has_held_out and not evidence.has_original and (is_blind or too_much):
-        needs.append("The original model: it shows how well its forget records can be told apart.")
-    if evidence.has_held_out and is_blind:
-        if not evidence.has_losses:
-            needs.append("Losses of all records in every model (as `losses` beside the embeddings).")
-        if len(evidence.layers) == 1:
-            needs.append('Other layers: read them with layer="all".')
-        needs.append(f"More {unit}: with these, no trace of training could be seen.")
-    needs += _ask_for_more(evidence, found, unit)
-    if n_flagged:
+    if count_flagged(report):
         needs.append("Another round of unlearning for the records that stand out, or a reason why they should.")
-    if evidence.has_held_out and 5 * settings.alpha * (len(evidence.ids["held_out"]) + 1) < len(evidence.ids["forget"]):
-        n_held_out = math.ceil(len(evidence.ids["forget"]) / (5 * settings.alpha))
-        needs.append(f"At least {n_held_out:,} held-out records, to find as few as five memorised records one by one.")
-    return needs
-
-
-def _ask_for_more(evidence: Evidence, found: Mapping[str, Measurement], unit: str) -> list[str]:
-    """More oracles, or as many records as all claims need if they are true."""
-    settings, n_forget = evidence.settings, evidence.count_units("forget")
-    if any(one.test == "hybrid" for one in found.values()):
-        n_oracles = len(evidence.oracles)
-        return [f"More oracles (now {n_oracles}): they tell how much retraining alone moves a contrast."]
-    wanted = [
-        _count_wanted(one, settings, sum(one.contrast.decides for one in found.values()))
-        for one in found.values()
-        if one.contrast.decides and one.strands
+    against = [
+        one
+        for metric in report.metrics.values()
+        if metric.verdict == "descriptive" and report.settings.scope == "layers"
+        for one in list_remaining(metric)
+        if is_above(one, report)
     ]
-    most = max((n for n in wanted if n is not None), default=0)
-    if not evidence.has_held_out or most <= n_forget:
-        return []
-    n_held_out = evidence.count_units("held_out")
-    n_wanted = math.ceil(max(1.0, n_held_out / n_forget) * most)
-    return [
-        f"About {most:,} forget {unit} with {n_wanted:,} held-out ones (now {n_forget:,} with {n_held_out:,}), or a "
-        "wider margin that you can defend."
-    ]
+    if against:
+        worst = max(against, key=lambda one: one.at_least)
+        needs.append(_ask_for_another_round(worst, FAMILIES["layers"].lower()))
+    asked: tuple[Family, ...] = ("outputs", "layers") if report.settings.scope == "layers" else ("outputs",)
+    findings = {"outputs": report.outputs, "layers": report.layers}
+    for family in asked:
+        if findings[family].verdict != "erased":
+            needs += _ask_for_models(family, report, evidence)
+            needs += _ask_for_records(family, report, evidence, unit)
+    if evidence.run_freedom is not None:
+        needs.append(
+            f"Held-out {unit} that are like the forget {unit}: with others, several oracles can accuse a model, but "
+            "not clear it."
+        )
+    elif report.settings.scope == "layers" and report.outputs.verdict == "erased":
+        needs.append("A narrower question, scope='outputs': only what the model says. The headline then says so.")
+    return list(dict.fromkeys(needs))
 
 
-def _count_wanted(found: Measurement, settings: AuditSettings, n_contrasts: int) -> int | None:
-    """Forget records that all claims of this contrast need, if they are true: the margin, and the share left."""
-    effect = found.place.effect
-    wanted = count_needed(effect, settings.margin, alpha=settings.alpha, power=settings.power, n_tests=2 * n_contrasts)
-    p_value = found.adjusted_p_value
-    if found.sensitivity is None or not leaves_too_much(found.sensitivity, found.share_upper, p_value, settings):
-        return wanted
-    allowed = settings.share_limit * abs(found.sensitivity.effect - 0.5)
-    reach = (normal_quantile(1 - settings.alpha) + normal_quantile(settings.power)) * effect.error
-    if allowed == 0 or math.isnan(reach):
-        return wanted
-    by_share = math.ceil(effect.n_first * (reach * math.hypot(1, settings.share_limit) / allowed) ** 2)
-    return max(wanted or 0, by_share)
+def _ask_for_models(family: Family, report: Report, evidence: Evidence) -> Iterator[str]:
+    """What was not given and would let a contrast of this family measure, or measure better."""
+    given = report.given
+    if family == "outputs" and not given.losses:
+        yield "Losses of all records in every model (as `losses` beside the embeddings)."
+    if family == "layers" and not can_judge(report, family):
+        if not given.oracle:
+            yield "An oracle: without one, layers that look clean may have been made to."
+        if not evidence.has(("classes",)):
+            yield "Class labels of all records, if they have classes: a head fitted to the layers then reads them."
+        if not evidence.has(("classes",)) and not given.original:
+            yield "The original: with an oracle, it measures how much the layers hold."
+        if not evidence.has(("relearned",)):
+            yield "Losses after every model relearned half of the records: what returns in the other half was inside."
+    if family == "outputs" and not given.original:
+        yield "The original: it shows what there was to forget."
+    if family == "outputs" and not given.oracle and not given.reference:
+        yield (
+            "An oracle, or a reference that never saw forget or held-out records (the checkpoint before fine-tuning, "
+            "an earlier release, a smaller model): it shows how hard each record is."
+        )
+    if evidence.run_freedom is not None:
+        yield f"More oracles (now {given.oracle}) from other seeds: they show how much retraining moves a contrast."
+
+
+def _ask_for_records(family: Family, report: Report, evidence: Evidence, unit: str) -> Iterator[str]:
+    """How many records the best contrast of this family needs, or the limit that it can show with these."""
+    limit = report.settings.limit
+    own = list_trusted(report, family)
+    capable = [one for metric in own for one in list_capable(metric, limit)]
+    open_ones = [metric for metric in own if metric.verdict != "erased"]
+    pending = [one for metric in open_ones for one in list_capable(metric, limit) if not one.is_within(limit)]
+    known = [one for metric in own for one in metric.remaining.values() if one.resolution > 0]
+    chosen = pending or ([] if capable else sorted(known, key=lambda one: -one.resolution)[:1])
+    if not chosen or evidence.run_freedom is not None:
+        return
+    found = max(chosen, key=lambda one: _count_times(one, limit))
+    where = FAMILIES[family].lower()
+    if abs(found.value) >= limit and capable:
+        yield _ask_for_another_round(found, where)
+        return
+    times = _count_times(found, limit)
+    if times == 1.0 and not pending:  # sharp enough, were the trace itself seen more clearly
+        return
+    n, m = evidence.count_units("forget"), evidence.count_units("held_out")
+    n_held_out = _count_held_out(n, m, times)
+    if n_held_out <= MOST_TIMES * m:
+        n_wanted = _round_up(n_held_out)
+        yield f"About {n_wanted:,} held-out {unit} (now {m:,}), to show a limit of {limit:.0%} for {where}."
+    elif times <= MOST_TIMES and n > 1:  # the request of one record or person has no more of them
+        yield (
+            f"About {_round_up(times * n):,} forget {unit} with {_round_up(times * m):,} held-out ones (now {n:,} with "
+            f"{m:,}), to show a limit of {limit:.0%} for {where}."
+        )
+    else:
+        shown = max(POWER / found.resolution, found.reach)  # the least limit at which this evidence clears the model
+        if shown < 1:
+            yield (
+                f"A limit of {math.ceil(100 * shown)}%, if that is enough: this request shows no lower one for "
+                f"{where}. See the per-record results."
+            )
+        else:
+            yield f"This request is too small to show any limit for {where}. See the per-record results."
+
+
+def _ask_for_another_round(found: Remaining, where: str) -> str:
+    amount = f"by {name_contrast(found.contrast)}, {found.value:.0%} remains in {where}"
+    return f"Another round of unlearning: {amount}."
+
+
+def _count_times(found: Remaining, limit: float) -> float:
+    """How many times the records are needed, both sides alike, to show the limit."""
+    times = (POWER / (limit * found.resolution)) ** 2
+    width = found.high - found.low
+    if abs(found.value) < limit and math.isfinite(width):
+        # the interval that was found must fit as well
+        above, below = found.high - found.value, found.value - found.low
+        times = max(times, (above / (limit - found.value)) ** 2, (below / (limit + found.value)) ** 2)
+    return max(1.0, times)
+
+
+def _count_held_out(n: int, m: int, times: float) -> float:
+    """How many held-out records do as well as ``times`` as many of both; infinite if no number does.
+
+    Example:
+        >>> _count_held_out(10, 10, 1.5), _count_held_out(10, 10, 3.0)
+        (30.0, inf)
+    """
+    room = (1 / n + 1 / m) / times - 1 / n
+    return round(1 / room, 6) if room > 1e-12 else math.inf
+
+
+def _round_up(number: float) -> int:
+    """Up to two digits.
+
+    Example:
+        >>> _round_up(2341.2), _round_up(7)
+        (2400, 7)
+    """
+    whole = math.ceil(number - 1e-9)
+    step = int(10 ** max(0, len(str(whole)) - 2))
+    return -(-whole // step) * step

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ruler.auditing.findings import find_worst
 from ruler.auditing.models import audit_models
 from ruler.auditing.settings import AuditSettings
 from ruler.core.errors import InputError
@@ -15,14 +16,18 @@ from ruler.core.readers.pretrained import load_pretrained
 if TYPE_CHECKING:
     import torch
 
-    from ruler.auditing.findings import Report
+    from ruler.auditing.findings import Remaining, Report
 
 _SIDES = ("forget", "retain", "held_out")
-_COLUMNS = ("oracle_similarity", "nearest_similarity", "loss", "loss_gap", "p_value", "q_value", "finding")
+_COLUMNS = (
+    *("remaining", "low", "high", "oracle_similarity", "nearest_similarity", "loss", "loss_gap"),
+    *("p_value", "q_value", "finding"),
+)
+_SHOWN = ("value", "low", "high", "at_least", "at_most", "scale", "contrast", "layer")
 
 
 def audit_unlearned(model: "torch.nn.Module", **kwargs: Any) -> dict[str, Any]:
-    """Has this model forgotten the records, in the form in which open-unlearning's metrics answer?
+    """How much does this model still hold of the records, in the form in which open-unlearning's metrics answer?
 
     Register it by that tool's decorator, ``unlearning_metric(name="ruler_audit")(audit_unlearned)``. Records are padded
     here, so collators, tokenizer and arguments of generation are not used.
@@ -35,15 +40,19 @@ def audit_unlearned(model: "torch.nn.Module", **kwargs: Any) -> dict[str, Any]:
               are dicts with ``input_ids``, ``labels`` (-100 except on the answer) and ``index``.
             - ``oracle``: a model that was never trained on the forget records, the folder of one, or a list of them.
             - ``original``: the model before unlearning, or its folder.
-            - ``metric``: whose effect becomes ``agg_value``; by default "m2" with an oracle and "m4" without.
+            - ``reference``: another model that never saw the forget or held-out records, such as the checkpoint before
+              fine-tuning; its folder, or a list of such.
+            - ``metric``: by which contrast ``agg_value`` says what remains, such as "tangent"; by default by what the
+              model says.
             - ``group_size``: records per author, which follow each other in a dataset, such as 20 for TOFU.
             - ``layer``, ``batch_size`` and ``settings`` (an `AuditSettings` or a mapping of its fields): as
               `audit_models` takes them.
 
     Returns:
-        ``agg_value``, the chance that a forget record scores above a held-out one, 0.5 if the model treats them alike
-        (None if it is not known); ``value_by_index``, what the audit says of every forget record; and ``verdict``,
-        ``reason``, ``needs`` and ``metrics`` of the audit. All of it can be written as JSON.
+        ``agg_value``, how much remains, from 0 (never trained on) to 1 (trained on), by what the model says (None if it
+        is not known); ``value_by_index``, what the audit says of every forget record, with what remains of it;
+        ``outputs`` and ``layers``, each with verdict, reason and what remains; and ``verdict``, ``reason``, ``needs``
+        and ``metrics`` of the audit. All of it can be written as JSON.
 
     Raises:
         InputError: No forget or retain records, or a metric that the audit did not measure.
@@ -57,11 +66,11 @@ def audit_unlearned(model: "torch.nn.Module", **kwargs: Any) -> dict[str, Any]:
     size, groups = kwargs.get("group_size"), None
     if size is not None:
         groups = {side: [f"{side} {row // int(size)}" for row in range(len(one))] for side, (one, _) in records.items()}
-    oracle = _load(kwargs.get("oracle"))
     report = audit_models(
         model,
-        oracle=oracle,
+        oracle=_load(kwargs.get("oracle")),
         original=_load(kwargs.get("original")),
+        reference=_load(kwargs.get("reference")),
         forget=records["forget"][1],
         retain=records["retain"][1],
         held_out=records["held_out"][1] if "held_out" in records else None,
@@ -72,7 +81,7 @@ def audit_unlearned(model: "torch.nn.Module", **kwargs: Any) -> dict[str, Any]:
         device=next(model.parameters()).device,
         settings=AuditSettings(**settings) if isinstance(settings, Mapping) else settings,
     )
-    return _describe(report, records["forget"][0], kwargs.get("metric") or ("m4" if oracle is None else "m2"))
+    return _describe(report, records["forget"][0], kwargs.get("metric"))
 
 
 def _read_dataset(dataset: Any) -> tuple[list[int], list[dict[str, Any]]]:
@@ -95,12 +104,13 @@ def _load(model: Any) -> Any:
     return [_load(one) for one in model] if isinstance(model, Sequence) else model
 
 
-def _describe(report: "Report", indices: list[int], metric: str) -> dict[str, Any]:
-    if metric not in report.metrics:
+def _describe(report: "Report", indices: list[int], metric: str | None) -> dict[str, Any]:
+    if metric is not None and metric not in report.metrics:
         raise InputError(f"metric must be one of {', '.join(report.metrics)}; got {metric!r}.")
+    asked = report.outputs.remaining if metric is None else find_worst(report.metrics[metric].remaining.values())
     rows = report.records[[name for name in _COLUMNS if name in report.records]].to_dict("records")
     return {
-        "agg_value": _plain(report.metrics[metric].effect),
+        "agg_value": None if asked is None else _plain(asked.value),
         "value_by_index": {
             index: {name: _plain(value) for name, value in row.items()}
             for index, row in zip(indices, rows, strict=True)
@@ -108,8 +118,13 @@ def _describe(report: "Report", indices: list[int], metric: str) -> dict[str, An
         "verdict": report.verdict,
         "reason": report.reason,
         "needs": list(report.needs),
+        **{
+            name: {"verdict": one.verdict, "reason": one.reason, "remaining": _show(one.remaining)}
+            for name, one in (("outputs", report.outputs), ("layers", report.layers))
+        },
         "metrics": {
             name: {
+                "remaining": {scale: _show(found) for scale, found in one.remaining.items()},
                 "effect": _plain(one.effect),
                 "p_value": _plain(one.p_value),
                 "verdict": one.verdict,
@@ -118,6 +133,12 @@ def _describe(report: "Report", indices: list[int], metric: str) -> dict[str, An
             for name, one in report.metrics.items()
         },
     }
+
+
+def _show(remaining: "Remaining | None") -> dict[str, Any] | None:
+    if remaining is None:
+        return None
+    return {name: _plain(getattr(remaining, name)) for name in _SHOWN}
 
 
 def _plain(value: Any) -> Any:

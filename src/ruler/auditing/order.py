@@ -56,6 +56,27 @@ def order_rows(keys: Keys, ids: npt.NDArray[Any], groups: npt.NDArray[Any] | Non
     return order
 
 
+def level_groups(groups: Mapping[Side, Any], order: IndexArray) -> IndexArray:
+    """Held-out rows, in their order, at most as many of each group as a forget group has (by the harmonic mean).
+
+    Means of large groups scatter less than those of small ones, so that small forget groups would stand out.
+
+    Example:
+        >>> groups = {"forget": np.array(["a", "b"]), "held_out": np.array(["c", "c", "d"])}
+        >>> level_groups(groups, np.arange(3)).tolist()
+        [0, 2]
+    """
+    sizes = np.unique(groups["forget"], return_counts=True)[1]
+    most = max(1, int(len(sizes) / np.sum(1.0 / sizes) + 1e-9))
+    owners = groups["held_out"][order]
+    seen: dict[Any, int] = {}
+    kept = np.empty(len(order), dtype=bool)
+    for row, owner in enumerate(owners.tolist()):
+        seen[owner] = seen.get(owner, 0) + 1
+        kept[row] = seen[owner] <= most
+    return order[kept]
+
+
 def match_strata(strata: Mapping[Side, Any], groups: Mapping[Side, Any], order: IndexArray) -> IndexArray:
     """Held-out rows, in their order, such that strata stand in the forget set's proportions; whole groups at a time.
 

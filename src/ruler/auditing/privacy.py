@@ -8,7 +8,7 @@ from scipy.special import betaincinv
 
 from ruler.auditing.evidence import Evidence
 from ruler.auditing.findings import Privacy
-from ruler.auditing.measure import Measurement
+from ruler.auditing.measure import Measurement, list_judging
 from ruler.auditing.strands import Strand
 from ruler.core.types import FloatArray
 
@@ -27,13 +27,7 @@ def measure_privacy(evidence: Evidence, found: Mapping[str, Measurement]) -> Pri
     Returns:
         None without held-out records or with fewer than four on a side.
     """
-    strands = [
-        (name, strand)
-        for name, one in found.items()
-        if one.contrast.decides
-        for strand in one.strands
-        if strand.part == "place"
-    ]
+    strands = [(one.finding.name, strand) for one in list_judging(found) for strand in one.strands]
     if not strands or min(strands[0][1].n_first, len(strands[0][1].now) - strands[0][1].n_first) < 4:
         return None
     best, attack = -math.inf, (strands[0], 1, 0.0)
@@ -46,7 +40,7 @@ def measure_privacy(evidence: Evidence, found: Mapping[str, Measurement]) -> Pri
                 best, attack = float(bounds.max()), (one, sign, float(thresholds[bounds.argmax()]))
     (name, strand), sign, threshold = attack
     epsilon = max(0.0, float(_bound_epsilon(*_split(strand, sign, 1), np.array([threshold]))[0]))
-    strongest = max((strand for _, strand in strands), key=lambda strand: abs(strand.effect.value - 0.5))
+    strongest = max((strand for _, strand in strands), key=lambda strand: abs(strand.effect - 0.5))
     rate, interval = _true_positives(strongest)
     return Privacy(name, epsilon, _CONFIDENCE, rate, interval)
 
@@ -54,17 +48,15 @@ def measure_privacy(evidence: Evidence, found: Mapping[str, Measurement]) -> Pri
 def trace_roc(found: Mapping[str, Measurement]) -> dict[str, tuple[FloatArray, FloatArray]]:
     """False and true positive rates of every deciding contrast, on the side that it takes."""
     curves = {}
-    for name, one in found.items():
-        if not one.contrast.decides or not one.strands:
-            continue
-        strand = one.place
-        sign = 1 if strand.effect.value >= 0.5 else -1
+    for one in list_judging(found) if any(one.strands for one in found.values()) else ():
+        strand = one.told
+        sign = 1 if strand.effect >= 0.5 else -1
         forget, held_out = sign * strand.now[: strand.n_first], sign * strand.now[strand.n_first :]
         thresholds = np.concatenate([[np.inf], np.unique(np.concatenate([forget, held_out]))[::-1]])
         if len(thresholds) > _N_POINTS:
             thresholds = thresholds[np.linspace(0, len(thresholds) - 1, _N_POINTS).astype(np.int64)]
         rates = [(one_side[None, :] >= thresholds[:, None]).mean(axis=1) for one_side in (held_out, forget)]
-        curves[name] = (rates[0], rates[1])
+        curves[one.finding.name] = (rates[0], rates[1])
     return curves
 
 
@@ -89,7 +81,7 @@ def _bound_epsilon(forget: FloatArray, held_out: FloatArray, thresholds: FloatAr
 
 
 def _true_positives(strand: Strand) -> tuple[float, tuple[float, float]]:
-    sign = 1 if strand.effect.value >= 0.5 else -1
+    sign = 1 if strand.effect >= 0.5 else -1
     forget, held_out = sign * strand.now[: strand.n_first], np.sort(sign * strand.now[strand.n_first :])
     n_allowed = int(_FALSE_POSITIVES * len(held_out))
     if n_allowed < 1:

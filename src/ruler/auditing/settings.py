@@ -1,26 +1,30 @@
 """What a person may decide about an audit, with defaults that docs/statistics.md argues for."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from ruler.core.checks import check_number
 from ruler.core.errors import InputError
 
 Alignment = Literal["auto", "never", "always"]
+Scope = Literal["layers", "outputs"]
+ControlRule = Literal["random", "same-rule"]
 
 
 @dataclass(frozen=True)
 class AuditSettings:
-    """Error rates, margin and numbers of draws of an audit.
+    """Error rates, limit and numbers of draws of an audit.
 
     Args:
-        alpha: Error rate of every test; intervals have level 1 - alpha.
-        margin: Largest distance of an AUC from 1/2 that still counts as erased: at 0.1, the contrast tells a forget
-            record from a held-out one in at most 60 of 100 pairs.
-        margin_chosen_by: Who chose the margin, and when; shown in the report. None if it is the default.
-        share_limit: Largest part of the original's contrast that may be left for a model to count as erased.
-        power: Chance to see an effect, for the minimum detectable effect and the records needed.
-        n_permutations: Labellings to begin with; near alpha more are drawn until the side is clear.
+        alpha: Error rate of the tests that can accuse a model.
+        limit: Most that may remain of the trace of training, on the scale from 0 (never seen) to 1 (trained on).
+        limit_chosen_by: Who chose the limit, and when; shown in the report. None if it is the default.
+        confidence: Of intervals, and of the one-sided limits that must lie inside (-limit, limit) for "erased".
+        scope: "layers" asks what the model says and what its layers hold; "outputs" only what it says.
+        control: How the held-out records were chosen: "random" if both sides were drawn at random, or "same-rule" if
+            the rule that chose the forget records was replayed on records that were never trained on. Declared by
+            whoever runs the audit.
+        n_permutations: Labellings that the permutation tests draw.
         seed: Of the samples for ``n_reference`` and for plots. Permutations draw by the records' content, so that no
             seed can be chosen for its verdict.
         align: Compare with the oracle after an orthogonal map: "auto" does so where models are not seed-paired.
@@ -33,15 +37,16 @@ class AuditSettings:
             way, and the report states how far M4 can be off.
 
     Example:
-        >>> AuditSettings(margin=0.05).alpha
+        >>> AuditSettings(limit=0.1).alpha
         0.05
     """
 
     alpha: float = 0.05
-    margin: float = 0.1
-    margin_chosen_by: str | None = None
-    share_limit: float = 0.5
-    power: float = 0.8
+    limit: float = 0.2
+    limit_chosen_by: str | None = None
+    confidence: float = 0.95
+    scope: Scope = "layers"
+    control: ControlRule = "random"
     n_permutations: int = 2000
     seed: int = 0
     align: Alignment = "auto"
@@ -53,9 +58,8 @@ class AuditSettings:
     def __post_init__(self) -> None:
         for name, ceiling in (
             ("alpha", 0.5),
-            ("margin", 0.5),
-            ("power", 1.0),
-            ("share_limit", 1.0),
+            ("limit", 1.0),
+            ("confidence", 1.0),
             ("least_similarity", 1.0),
         ):
             value = getattr(self, name)
@@ -69,10 +73,12 @@ class AuditSettings:
             check_number(self.n_reference, "n_reference", minimum=100, is_whole=True)
         if not isinstance(self.match_labels, bool):
             raise InputError(f"match_labels must be True or False; got {self.match_labels!r}.")
-        if not isinstance(self.margin_chosen_by, str | None):
-            raise InputError(f"margin_chosen_by must be text; got {self.margin_chosen_by!r}.")
-        if self.align not in ("auto", "never", "always"):
-            raise InputError(f"align must be one of auto, never, always; got {self.align!r}.")
+        if not isinstance(self.limit_chosen_by, str | None):
+            raise InputError(f"limit_chosen_by must be text; got {self.limit_chosen_by!r}.")
+        for name, words in (("align", Alignment), ("scope", Scope), ("control", ControlRule)):
+            if getattr(self, name) not in get_args(words):
+                allowed = ", ".join(get_args(words))
+                raise InputError(f"{name} must be one of {allowed}; got {getattr(self, name)!r}.")
 
 
 def check_settings(settings: Any) -> AuditSettings:

@@ -11,10 +11,10 @@ from ruler.core.errors import InputError
 
 VERBS = {
     "demo": "Train on images of digits, unlearn 300 of them in two ways, and audit both.",
-    "audit": "Has a model forgotten? Compare its forget records with held-out ones, an oracle and the original.",
+    "audit": "How much does a model still hold of its forget records?",
     "verify": "Is this report what the audit wrote, signed by whom it should be, and does its verdict follow?",
     "keygen": "Make a pair of Ed25519 keys: the private one signs reports, the public one checks them.",
-    "compare": "Compare unlearning methods on one dataset: verdicts, what is left and kept, cost, and peers' metrics.",
+    "compare": "Compare unlearning methods on one dataset: verdicts, what remains, what is kept, cost, peers' metrics.",
     "reproduce": "Run a study of the paper and set its tables and figures beside the published numbers.",
     "data": "Where data is, and whether it is the right data.",
 }

@@ -21,13 +21,19 @@ EXAMPLE = "Example: ruler audit --unlearned unlearned --oracle oracle --original
 _EXIT_OF = {"erased": 0, "residual": 1, "displaced": 1, "damaged": 1, "invalid": 2, "inconclusive": 3}
 _DEVICES = ("cpu", "cuda", "mps", "xpu")
 _OLD_OPTION = re.compile(r"--(unlearned|oracle|original)-(forget|retain|held-out)(=.*)?")
+_OLD_MARGIN = re.compile(r"--margin(=.*)?")
 
 
 class AuditCommand(PlainCommand):
-    """Tells users of the nine options that named one file each what to write instead."""
+    """Tells users of old options what to write instead."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Refuse the old options, then parse."""
+        if any(map(_OLD_MARGIN.fullmatch, args)):
+            raise InputError(
+                "what may remain must be given as --limit, from 0 (never seen) to 1 (trained on); got the old "
+                "--margin, a distance of an AUC. Write --limit 0.2, or leave it out: 0.2 is the default."
+            )
         for old in filter(None, map(_OLD_OPTION.fullmatch, args)):
             model, side = old[1], old[2]
             raise InputError(
@@ -55,16 +61,30 @@ def audit(
         ),
     ] = None,
     original: Annotated[Path | None, typer.Option(help="The same for the model before unlearning.")] = None,
+    reference: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="<path>",
+            help="The same for another model that never saw these records, such as the one before fine-tuning; "
+            "repeat it.",
+        ),
+    ] = None,
     groups: Annotated[
         Path | None, typer.Option(help="Whose record it is: .csv or .parquet with a column group, .npy or .npz.")
     ] = None,
-    ids: Annotated[
-        Path | None, typer.Option(help="Names of the records: .csv or .parquet with a column id, .npy or .npz.")
+    ids: Annotated[Path | None, typer.Option(help="Names of the records: as groups, with a column id.")] = None,
+    limit: Annotated[
+        float | None, typer.Option(help="Most that may remain, by default 0.2: 0 is never seen, 1 trained on.")
     ] = None,
-    alpha: Annotated[float | None, typer.Option(help="Error rate of every test, by default 0.05.")] = None,
-    margin: Annotated[
-        float | None, typer.Option(help="Largest distance of an AUC from 0.5 that counts as erased, by default 0.1.")
+    scope: Annotated[str | None, typer.Option(help="What must be erased: layers (with outputs) or outputs.")] = None,
+    control: Annotated[
+        str | None,
+        typer.Option(
+            help="How held-out records were chosen: random (the default), or same-rule as the forget records."
+        ),
     ] = None,
+    alpha: Annotated[float | None, typer.Option(help="Error rate of accusations, by default 0.05.")] = None,
+    confidence: Annotated[float | None, typer.Option(help="Of the intervals, by default 0.95.")] = None,
     seed: Annotated[
         int | None, typer.Option(help="Seed of samples and plots, by default 0; no test depends on it.")
     ] = None,
@@ -79,8 +99,8 @@ def audit(
         list[str] | None,
         typer.Option(
             metavar="<str>",
-            help="With models in a TOML file: audit again after quantize or relearn; repeat it for both. "
-            "What comes back was not erased.",
+            help="With models in a TOML file: quantize (round the weights and audit again) or relearn (relearn half of "
+            "the records and read the other half); repeat it.",
         ),
     ] = None,
     n_reference: Annotated[
@@ -109,10 +129,13 @@ def audit(
         bool, typer.Option("--verbose", "-v", help="Say on stderr which versions and arrays were used, and the time.")
     ] = False,
     allow_inconclusive: Annotated[
-        bool, typer.Option("--allow-inconclusive", help="End with 0, not 3, if the verdict is inconclusive.")
+        bool,
+        typer.Option(
+            "--allow-inconclusive", help="End with 0, not 3, if the verdict is inconclusive and nothing is flagged."
+        ),
     ] = False,
 ) -> None:
-    """Has a model forgotten? Compare its forget records with held-out ones, an oracle and the original.
+    """How much does a model still hold of its forget records?
 
     A folder of embeddings holds forget.*, retain.* and, if you have them,
     held_out.* (.npy .npz .parquet .safetensors .pt), the same records in the
@@ -130,8 +153,8 @@ def audit(
 
     docs/quickstart.md leads to a complete example of each.
 
-    Exit status: 0 erased, 1 residual, displaced or damaged, 2 misuse or invalid
-    evidence, 3 inconclusive, 70 an error of RULER itself.
+    Exit status: 0 erased, 1 residual, displaced, damaged or anything flagged,
+    2 misuse or invalid evidence, 3 inconclusive, 70 an error of RULER itself.
     """
     started_s = time.monotonic()
     check_out(out)
@@ -144,7 +167,7 @@ def audit(
         from ruler.auditing.seal.signature import load_private_key
 
         load_private_key(sign)
-    if config is not None and (unlearned or oracle or original or groups or ids):
+    if config is not None and (unlearned or oracle or original or reference or groups or ids):
         raise InputError(f"files must be named either in {config} or by options; got both. Leave one of them out.")
     if config is None and unlearned is None:
         raise InputError(
@@ -153,7 +176,8 @@ def audit(
     kinds = [] if device is None else [one.strip().partition(":")[0] for one in device.split(",")]
     if not set(kinds) <= set(_DEVICES):
         raise InputError(f"--device must be one of {', '.join(_DEVICES)}; got {device!r}. Example: --device cuda:0")
-    given = {"alpha": alpha, "margin": margin, "seed": seed, "n_reference": n_reference}
+    given = {"limit": limit, "scope": scope, "control": control, "alpha": alpha, "confidence": confidence}
+    given |= {"seed": seed, "n_reference": n_reference}
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     from ruler.auditing.attacks import check_no_attack
     from ruler.auditing.request import audit_config, audit_folders
@@ -173,14 +197,23 @@ def audit(
                 raise InputError(
                     "--layer must be used with models in a TOML file; got embeddings, read at one layer. Leave it out."
                 )
-            named = {"unlearned": unlearned, "oracle": oracle, "original": original, "groups": groups, "ids": ids}
+            named = {"unlearned": unlearned, "oracle": oracle, "original": original, "reference": reference}
+            named |= {"groups": groups, "ids": ids}
             places = {name: place for name, place in named.items() if place}
             report = audit_folders(places, AuditSettings(**options), search=search)
     _tell(report, out, sign, extras, as_json=as_json, quiet=quiet)
     if verbose:
         typer.echo("\n".join([*_list_inputs(report), f"time: {time.monotonic() - started_s:.1f} s"]), err=True)
-    is_allowed = allow_inconclusive and report.verdict == "inconclusive"
-    raise typer.Exit(0 if is_allowed else _EXIT_OF[report.verdict])
+    raise typer.Exit(_choose_status(report, allow_inconclusive=allow_inconclusive))
+
+
+def _choose_status(report: "Report", *, allow_inconclusive: bool) -> int:
+    """The exit status; something that stands out is never allowed."""
+    from ruler.auditing.verdict import is_flagged
+
+    if report.verdict == "inconclusive" and is_flagged(report):
+        return _EXIT_OF["residual"]
+    return 0 if allow_inconclusive and report.verdict == "inconclusive" else _EXIT_OF[report.verdict]
 
 
 def _list_inputs(report: "Report") -> Iterator[str]:

@@ -41,7 +41,7 @@ def compare(
         Path | None, typer.Option(help="Folder for the results; ruler-compare, or ruler-leaderboard.")
     ] = None,
 ) -> None:
-    """Compare unlearning methods on one dataset: verdicts, what is left and kept, cost, and peers' metrics.
+    """Compare unlearning methods on one dataset: verdicts, what remains, what is kept, cost, peers' metrics.
 
     The same command again resumes: what is finished is never run twice.
     """

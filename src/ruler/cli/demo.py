@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 EXAMPLE = "Example: ruler demo --out ruler-demo"
 
 _SEED = 0
-_SIZES = {"forget": 300, "held_out": 600}  # fewer could not show equivalence by all contrasts
+_SIZES = {"forget": 300, "held_out": 600}
 _EPOCHS = 300  # until the original knows all the wrong labels
 _FINE_TUNING_EPOCHS = 50
 _TITLES = {"fine_tuning": FINE_TUNING.title, "retraining": "Retraining"}
@@ -108,6 +108,7 @@ def _tell(sizes: dict[str, int], reports: "dict[str, Report]", out: Path) -> Non
         "they show what a forgotten image looks like. Data and methods were chosen so that one method fails and one "
         "succeeds: this shows what an audit sees, and ranks no method.\n"
     )
+    console.print("Remaining: 0% is like images that were never trained on, 100% is like images that were.")
     console.print(_compare(reports))
     for method, report in reports.items():
         console.print(f"\n{_TITLES[method]}: {report.verdict.upper()}. {report.reason}", highlight=False)
@@ -120,23 +121,17 @@ def _tell(sizes: dict[str, int], reports: "dict[str, Report]", out: Path) -> Non
 
 
 def _compare(reports: "dict[str, Report]") -> Table:
-    from ruler.auditing.contrasts import CONTRASTS
+    from ruler.auditing.report.words import format_remaining
 
     def show_accuracy(report: "Report", side: str) -> str:
-        original, unlearned = (report.outputs[model][f"{side}_accuracy"] for model in ("original", "unlearned"))
+        original, unlearned = (report.answers[model][f"{side}_accuracy"] for model in ("original", "unlearned"))
         return f"{unlearned:.0%} (original {original:.0%})"
 
     table = Table("", *(_TITLES[method] for method in reports))
     table.add_row("verdict", *(report.verdict for report in reports.values()))
-    for name, contrast in CONTRASTS.items():
-        found = [report.metrics[name] for report in reports.values() if name in report.metrics]
-        if not contrast.decides or not found:
-            continue
-        cells = [f"{one.effect:.2f} [{one.effect_interval[0]:.2f}, {one.effect_interval[1]:.2f}]" for one in found]
-        title = contrast.symbol or contrast.title.lower()
-        table.add_row(f"{title}, AUC (0.5 is no trace)", *cells)
-    shares = [report.metrics["loss"].share_left for report in reports.values()]
-    table.add_row("left of the original's loss contrast", *("-" if one is None else f"{one:.0%}" for one in shares))
+    for title, family in (("what it says", "outputs"), ("its layers", "layers")):
+        found = (getattr(report, family).remaining for report in reports.values())
+        table.add_row(f"remaining in {title}", *map(format_remaining, found))
     table.add_row("answers with the wrong label", *(show_accuracy(report, "forget") for report in reports.values()))
     table.add_row("accuracy, retain records", *(show_accuracy(report, "retain") for report in reports.values()))
     return table

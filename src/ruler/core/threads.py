@@ -58,37 +58,6 @@ def run_in_threads(call: Callable[[Item], Result], items: Iterable[Item]) -> lis
     return [results[number] for number in range(len(listed))]
 
 
-def begin(call: Callable[[], Result]) -> Callable[[], Result]:
-    """Start a call in a thread of its own, if there is a processor for it; what is returned waits for its result.
-
-    Example:
-        >>> wait = begin(lambda: 2 + 2)
-        >>> wait()
-        4
-    """
-    if count_threads() < 2:
-        return call
-    found: list[Result] = []
-    failed: list[BaseException] = []
-
-    def work() -> None:
-        try:
-            found.append(call())
-        except BaseException as error:
-            failed.append(error)
-
-    thread = Thread(target=work, daemon=True)
-    thread.start()
-
-    def wait() -> Result:
-        thread.join()
-        if failed:
-            raise failed[0]
-        return found[0]
-
-    return wait
-
-
 def count_threads() -> int:
     """Processors that this process may use: at most ``OMP_NUM_THREADS``, where that is set, and at most 16."""
     wanted = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()  # a list goes on with inner levels

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, overload
 
-import numpy as np
 import numpy.typing as npt
 
 from ruler.core.checks import check_number
@@ -31,7 +30,8 @@ class ModelReading:
     Args:
         layers: By layer in forward order; the last is the main one. Embeddings hold no losses yet.
         losses: By kind of loss, (n,) each; several where the labels leave open which is meant, the likeliest first.
-        hits: (n,) whether the likeliest class is the true one; None where the model is no classifier or labels lack.
+        hits: (n,) whether the likeliest class is the true one, 0 or 1; of language models the part of the counted
+            tokens whose likeliest token is. None where the model gives neither, or without labels.
         why_no_losses: The reason in one sentence; None if there are losses.
         pooling: By layer, how what was read became one vector per record.
         rows: (n,) which records of the data these are, ascending.
@@ -40,7 +40,7 @@ class ModelReading:
 
     layers: Mapping[str, Embeddings]
     losses: Mapping[str, FloatArray]
-    hits: npt.NDArray[np.bool_] | None
+    hits: FloatArray | None
     why_no_losses: str | None
     pooling: Mapping[str, str]
     rows: IndexArray

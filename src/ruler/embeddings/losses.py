@@ -35,13 +35,14 @@ class Losses:
 
     Args:
         by_kind: (n,) each; several where the labels leave open which loss is meant, the likeliest first.
-        hits: (n,) whether the likeliest class is the true one; None for heads other than of classes.
+        hits: (n,) whether the likeliest class is the true one, 0 or 1; of language models the part of the counted
+            tokens whose likeliest token is the true one. None for heads of other kinds.
         reason: Why there are none, in one sentence; None if there are.
         n_tokens: (n,) tokens that count; None for heads of other kinds.
     """
 
     by_kind: Mapping[str, FloatArray]
-    hits: npt.NDArray[np.bool_] | None
+    hits: FloatArray | None
     reason: str | None
     n_tokens: IndexArray | None = None
 
@@ -51,7 +52,7 @@ class LossMeter:
     """Losses of batch after batch; after the first batch that has none, only the reason is kept."""
 
     reader: LayerReader
-    _blocks: list[tuple[dict[str, FloatArray], npt.NDArray[np.bool_] | None]] = field(default_factory=list)
+    _blocks: list[tuple[dict[str, FloatArray], FloatArray | None]] = field(default_factory=list)
     _reason: str | None = None
     _is_head_checked: bool = False
     _n_tokens: list[IndexArray] = field(default_factory=list)
@@ -74,7 +75,7 @@ class LossMeter:
             sound = {kind: values for kind, values in by_kind.items() if not n_bad[kind]}
             hits = [block for _, block in self._blocks if block is not None]
             if sound:
-                is_known = len(hits) == len(self._blocks) and next(iter(sound)) in (CROSS_ENTROPY, BINARY)
+                is_known = len(hits) == len(self._blocks) and next(iter(sound)) in (CROSS_ENTROPY, BINARY, TOKENS)
                 n_tokens = np.concatenate(self._n_tokens) if self._n_tokens else None
                 return Losses(sound, np.concatenate(hits) if is_known else None, None, n_tokens)
             self._reason = (
@@ -84,24 +85,25 @@ class LossMeter:
             )
         return Losses({}, None, self._reason)
 
-    def _measure(self, batch: Batch, output: Any) -> tuple[dict[str, FloatArray], npt.NDArray[np.bool_] | None]:
+    def _measure(self, batch: Batch, output: Any) -> tuple[dict[str, FloatArray], FloatArray | None]:
         labels = batch.labels
         if labels is None:
             raise LossUnknownError("The data carries no labels.")
         if not isinstance(labels, Tensor):
             raise LossUnknownError("The labels are text, not class numbers, target values or token ids.")
         if self.reader.module is not self.reader.model or isinstance(output, HeadInput):
-            return {TOKENS: self._measure_words(batch, labels, output)}, None
+            return self._measure_words(batch, labels, output)
         logits = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", output)
         if not isinstance(logits, Tensor):
             raise LossUnknownError(f"The model returns {type(output).__name__} without logits, so it has no task loss.")
         if logits.ndim == 3 and labels.shape == logits.shape[:2] and not labels.is_floating_point():
-            return {TOKENS: self._measure_tokens(batch, lambda row, place: logits[row, place])}, None
+            return self._measure_tokens(batch, lambda row, place: logits[row, place])
         if logits.ndim < 1 or len(logits) != len(labels):
             raise LossUnknownError(_misfit(labels, logits))
-        return measure_outputs(logits, labels, self.reader.model)
+        by_kind, hits = measure_outputs(logits, labels, self.reader.model)
+        return by_kind, None if hits is None else hits.astype(np.float64)
 
-    def _measure_words(self, batch: Batch, labels: Tensor, output: Any) -> FloatArray:
+    def _measure_words(self, batch: Batch, labels: Tensor, output: Any) -> tuple[dict[str, FloatArray], FloatArray]:
         """Losses of a language model whose head was not run: it sees the counted tokens only, now."""
         states = output.states if isinstance(output, HeadInput) else output[0]
         if labels.shape != states.shape[:2] or labels.is_floating_point():
@@ -141,8 +143,10 @@ class LossMeter:
             return found
         return run_head(self.reader.model, self.reader.module, states, output)
 
-    def _measure_tokens(self, batch: Batch, score: Callable[[Tensor, Tensor], Tensor]) -> FloatArray:
-        """Mean negative log-likelihood per record over its counted tokens, a few thousand of them at a time.
+    def _measure_tokens(
+        self, batch: Batch, score: Callable[[Tensor, Tensor], Tensor]
+    ) -> tuple[dict[str, FloatArray], FloatArray]:
+        """Mean negative log-likelihood and accuracy per record over its counted tokens, a few thousand at a time.
 
         Args:
             batch: With token labels; -100 does not count, nor does padding.
@@ -157,7 +161,7 @@ class LossMeter:
             raise LossUnknownError(f"{n_without} of {len(n_of)} records have no labelled token to predict.")
         assert isinstance(batch.labels, Tensor)
         targets = batch.labels.to(rows.device)[rows, places + int(is_shifted)]
-        losses, done, size = [], 0, 1
+        losses, hits, done, size = [], [], 0, 1
         while done < len(rows):
             chosen = slice(done, done + size)
             logits = score(rows[chosen], places[chosen])
@@ -169,11 +173,14 @@ class LossMeter:
             exact = (logits.cpu() if logits.device.type == "mps" else logits).double()
             right = exact.gather(1, targets[chosen].to(exact.device)[:, None])[:, 0]
             losses.append((exact.logsumexp(dim=1) - right).cpu().numpy())
+            hits.append((right >= exact.amax(dim=1)).cpu().numpy())
             done, size = done + size, max(1, MOST_LOGITS // logits.shape[1])
-        total = np.bincount(rows.cpu().numpy(), weights=np.concatenate(losses), minlength=len(n_of))
-        means: FloatArray = total / n_of
+        owners = rows.cpu().numpy()
+        means, accuracy = (
+            np.bincount(owners, weights=np.concatenate(values), minlength=len(n_of)) / n_of for values in (losses, hits)
+        )
         self._n_tokens.append(n_of)
-        return means
+        return {TOKENS: means}, accuracy
 
 
 def measure_outputs(
@@ -247,9 +254,14 @@ def _measure_classes(
     return {CROSS_ENTROPY: losses}, logits.argmax(axis=1) == classes
 
 
+def find_last_layer(model: nn.Module) -> nn.Module | None:
+    """The last module that holds no others: a softmax or a sigmoid tells that outputs are probabilities."""
+    return next((module for module in reversed(list(model.modules())) if not list(module.children())), None)
+
+
 def _undo_squashing(values: FloatArray, model: nn.Module) -> FloatArray:
     """Logits, also of a model that ends in a softmax or a sigmoid."""
-    last = next((module for module in reversed(list(model.modules())) if not list(module.children())), None)
+    last = find_last_layer(model)
     if not isinstance(last, nn.Softmax | nn.Sigmoid) or values.min() < 0 or values.max() > 1:
         return values
     least = np.finfo(np.float32).tiny

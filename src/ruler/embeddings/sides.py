@@ -90,6 +90,38 @@ def load_model_folder(path: str | os.PathLike[str], *, strata: str | None = None
     return tuple(_load_side(place, side, entries, strata) for side, place in places.items())
 
 
+def load_losses(path: str | os.PathLike[str]) -> dict[str, npt.NDArray[Any]] | None:
+    """The losses of a model of which a folder holds nothing else: ``forget_losses.npy`` and the like, by side.
+
+    None for a path that is no folder, and for one that holds rows too.
+
+    Raises:
+        FileFormatError: A file that cannot be read safely, or that holds no plain numbers.
+
+    Example:
+        >>> import tempfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> np.save(folder / "forget_losses.npy", np.array([0.5, 2.0]))
+        >>> {side: losses.tolist() for side, losses in load_losses(folder).items()}
+        {'forget': [0.5, 2.0]}
+    """
+    folder = Path(path)
+    files = {side: folder / f"{side}_losses.npy" for side in SIDES}
+    if not files["forget"].is_file():
+        return None
+    with reading_safely(folder):
+        if any(entry.stem == "forget" or entry.name == "forget" for entry in folder.iterdir()):
+            return None
+    found: dict[str, npt.NDArray[Any]] = {}
+    for side, file in files.items():
+        if file.is_file():
+            with reading_safely(file):
+                found[side] = np.array(open_npy(file))
+            if found[side].dtype.kind not in "iuf":
+                raise FileFormatError(f"{file} must hold numbers; got {found[side].dtype}. Save one loss per record.")
+    return found
+
+
 def _load_side(place: Path, side: str, entries: list[Path], strata: str | None) -> Embeddings:
     """The rows of a side with everything that lies beside them."""
     rows = load_embeddings(place, strata=strata)

@@ -36,9 +36,12 @@ _CONTROLS = {
     "n_groups": "INTEGER",
 }
 DECIDING = tuple(name for name, contrast in OWN.items() if contrast.decides)
-"""Contrasts of an audit; rows from before norms and losses were read have M2 and M4 alone."""
+"""Contrasts of an audit; rows from earlier versions lack some of them."""
+FAMILIES = ("outputs", "layers")
+"""What an audit judges apart: what the model says, and what its layers hold."""
 _AUDIT = {
-    **dict.fromkeys(("verdict", *(f"{name}_verdict" for name in DECIDING), "seen"), "TEXT"),
+    **dict.fromkeys(("verdict", *(f"{name}_verdict" for name in (*FAMILIES, *DECIDING)), "seen"), "TEXT"),
+    **{f"{name}_remaining{end}": "REAL" for name in FAMILIES for end in ("", "_low", "_high")},
     **{f"{name}_{value}": "REAL" for name in DECIDING for value in ("effect", "p_value")},
     **dict.fromkeys(("damage_similarity", "damage_skill"), "REAL"),
 }

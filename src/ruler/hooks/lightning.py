@@ -11,10 +11,11 @@ from lightning.pytorch import Callback  # noqa: E402  the line above names the e
 
 
 class AuditCallback(StepAudits, Callback):  # type: ignore[misc,unused-ignore]
-    """Has the model forgotten, before training, on the way and at the end? For ``Trainer(callbacks=[...])``.
+    """How much does the model hold, before training, on the way and at the end? For ``Trainer(callbacks=[...])``.
 
-    Numbers go to the trainer's loggers under names such as ``ruler/m2/effect``, reports by training step to `reports`.
-    Only the first process audits; the model must be whole there, so not sharded. Training is not changed by it.
+    Numbers go to the trainer's loggers under names such as ``ruler/remaining/value``, reports by training step to
+    `reports`. Only the first process audits. The model must be whole there, so not sharded. Training is not changed by
+    it.
 
     Args:
         module: Name of the submodule to audit, such as ``"model"``; by default the LightningModule, by its ``forward``.
@@ -23,7 +24,7 @@ class AuditCallback(StepAudits, Callback):  # type: ignore[misc,unused-ignore]
         keep_original: Copy the model before training and use it as the original.
         folder: Save each report in ``step-N`` of it.
         on_report: Called as ``on_report(report, step=step)``, such as ``ruler.hooks.mlflow.log_report``.
-        **given: What `ruler.audit_models` takes beside the model: forget, retain, held_out, oracle, settings, ...
+        **given: What `ruler.audit_models` takes beside the model: forget, retain, held_out, oracle, reference, ...
 
     Raises:
         InputError: Arguments that `ruler.audit_models` does not take, or no forget or retain records.

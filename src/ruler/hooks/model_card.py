@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ruler.auditing.findings import Report
-from ruler.auditing.report import wording
+from ruler.auditing.report import words
 from ruler.auditing.report.display import format_estimate, format_number, format_p
 from ruler.auditing.verdict import count_flagged
 from ruler.core.errors import InputError
@@ -18,11 +18,11 @@ from ruler.core.text import markdown_table, show_text
 _BEGIN, _END = "<!-- ruler audit: begin -->", "<!-- ruler audit: end -->"
 _TASK, _PREFIX = "machine-unlearning", "ruler-"
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~!&$])")
-_HEADER = ("contrast", "value", "held-out", "AUC", "p", "verdict")
+_HEADER = ("contrast", "value", "held-out", "remaining", "AUC", "p", "verdict")
 
 
 def render_section(report: Report, *, heading: str = "Unlearning audit") -> str:
-    """A report as a section of a model card, in Markdown: verdict, what it means and does not mean, numbers, guards.
+    """A report as a section of a model card, in Markdown: verdict, what remains, what it means, numbers, guards.
 
     Records are counted, never named, since a card is public: guards appear by their names, without what they saw.
 
@@ -38,9 +38,9 @@ def render_section(report: Report, *, heading: str = "Unlearning audit") -> str:
     """
     parts = [
         f"## {_escape(heading)}",
-        f"**{report.verdict.capitalize()}.** {_escape(wording.choose_headline(report))}",
-        _escape(f"{wording.explain_meaning(report)} {wording.explain_guesses(report)}".strip()),
-        f"*{_escape(wording.explain_limits(report))}*",
+        f"**{report.verdict.capitalize()}.** {_escape(words.choose_headline(report))}",
+        _escape(f"{words.explain_remaining(report)} {words.explain_meaning(report)}".strip()),
+        f"*{_escape(words.explain_limits(report))}*",
     ]
     guards = [*report.guards, *(guard for attack in report.attacks.values() for guard in attack.guards)]
     if not any(guard.message in report.reason for guard in guards):
@@ -50,29 +50,30 @@ def render_section(report: Report, *, heading: str = "Unlearning audit") -> str:
         parts.append("\n".join(["What would settle it:", "", *needs]))
     rows = [
         (
-            wording.title_contrast(metric.name),
+            words.title_contrast(metric.name),
             format_number(metric.value),
             format_number(metric.null),
-            format_estimate(metric.effect, metric.effect_interval),
+            "; ".join(f"{words.format_remaining(one)} ({scale})" for scale, one in metric.remaining.items()) or "-",
+            format_estimate(metric.effect, metric.place.interval),
             format_p(metric.p_value),
-            wording.name_verdict(metric),
+            words.name_verdict(metric),
         )
-        for metric in wording.list_metrics(report)
+        for metric in words.list_metrics(report)
     ]
     if rows:
         parts.append("\n".join(markdown_table(_HEADER, [[_escape(cell) for cell in row] for row in rows])))
     parts.append(
-        f"{len(report.records):,} forget records were audited at {_escape(wording.describe_layers(report))}; "
-        f"{count_flagged(report):,} stand out alone. {_escape(wording.explain_margin(report.settings))}"
+        f"{len(report.records):,} forget records were audited at {_escape(words.describe_layers(report))}; "
+        f"{count_flagged(report):,} stand out. {_escape(words.explain_limit(report.settings))}"
     )
-    names = [f"{_escape(guard.name)} ({guard.severity})" for guard in wording.sort_guards(guards)]
+    names = [f"{_escape(guard.name)} ({guard.severity})" for guard in words.sort_guards(guards)]
     parts.append(f"Checks of the evidence that found something: {', '.join(dict.fromkeys(names)) or 'none'}.")
     parts.append(_escape(f"Audited with RULER {report.provenance['ruler']} at {report.provenance['created_at']}."))
     return "\n\n".join(parts) + "\n"
 
 
 def list_results(report: Report, *, dataset_name: str = "Forget records") -> list[Any]:
-    """The verdict and the numbers of each contrast as `huggingface_hub.EvalResult`, for the metadata of a card.
+    """Verdict, what remains and numbers of each contrast as `huggingface_hub.EvalResult`, for the metadata of a card.
 
     Args:
         report: Of an audit.
@@ -83,12 +84,24 @@ def list_results(report: Report, *, dataset_name: str = "Forget records") -> lis
     """
     hub = load_optional("huggingface_hub", "a model card's metadata")
     found: list[tuple[str, str, Any]] = [("verdict", "Verdict", report.verdict)]
-    for metric in wording.list_metrics(report):
-        title = wording.title_contrast(metric.name)
+    wholes = (
+        ("remaining", "Remaining", report.remaining),
+        ("remaining-outputs", "Remaining in what the model says", report.outputs.remaining),
+        ("remaining-layers", "Remaining in what its layers hold", report.layers.remaining),
+    )
+    found += [
+        (f"{kind}{suffix}", title + ending, round(value, 6))
+        for kind, title, one in wholes
+        if one is not None
+        for suffix, ending, value in (("", "", one.value), ("-low", ", low", one.low), ("-high", ", high", one.high))
+        if math.isfinite(value)
+    ]
+    for metric in words.list_metrics(report):
+        title = words.title_contrast(metric.name)
         numbers = (("", title, metric.value), ("-auc", f"{title}, AUC", metric.effect))
         found += [
-            (f"{metric.name}{suffix}", words, round(float(value), 6))
-            for suffix, words, value in numbers
+            (f"{metric.name}{suffix}", name, round(float(value), 6))
+            for suffix, name, value in numbers
             if math.isfinite(value)
         ]
     return [
@@ -98,10 +111,10 @@ def list_results(report: Report, *, dataset_name: str = "Forget records") -> lis
             dataset_type="forget-records",
             dataset_name=dataset_name,
             metric_type=f"{_PREFIX}{kind}",
-            metric_name=words,
+            metric_name=name,
             metric_value=value,
         )
-        for kind, words, value in found
+        for kind, name, value in found
     ]
 
 

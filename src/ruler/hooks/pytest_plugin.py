@@ -48,8 +48,9 @@ def assert_erased(unlearned: Any, *, allow_inconclusive: bool = False, **given: 
     Args:
         unlearned: A torch model, which `ruler.audit_models` audits; embeddings or their folder, which `ruler.audit`
             audits; or a `ruler.Report`.
-        allow_inconclusive: Pass if the evidence does not settle it, too: then only a trace that was found fails.
-        **given: What that function takes besides: oracle, original, forget, retain, held_out, settings, ...
+        allow_inconclusive: Pass if the evidence does not settle it, too, unless a record, a person or an attack is
+            flagged.
+        **given: What that function takes besides: oracle, original, reference, forget, retain, held_out, settings, ...
 
     Returns:
         The report.
@@ -65,7 +66,10 @@ def assert_erased(unlearned: Any, *, allow_inconclusive: bool = False, **given: 
     """
     __tracebackhide__ = True
     report = make_report(unlearned, **given)
-    if report.verdict != "erased" and not (allow_inconclusive and report.verdict == "inconclusive"):
+    from ruler.auditing.verdict import is_flagged
+
+    is_allowed = allow_inconclusive and report.verdict == "inconclusive" and not is_flagged(report)
+    if report.verdict != "erased" and not is_allowed:
         raise AssertionError(f"the verdict must be erased; got {report.verdict}.\n\n{report}")
     return report
 

@@ -45,3 +45,37 @@ def fit_logistic(rows: FloatArray, is_first: npt.NDArray[np.bool_]) -> tuple[Flo
 
     found = minimize(lose, np.zeros(rows.shape[1] + 1), method="L-BFGS-B", jac=True, options=_LBFGS).x
     return found[:-1], float(found[-1])
+
+
+def fit_softmax(rows: FloatArray, classes: npt.NDArray[np.intp], n_classes: int, *, ridge: float) -> FloatArray:
+    """Weights (p + 1, n_classes) that minimise sum(cross-entropy) + ridge |weights|^2 / 2; the last row are intercepts.
+
+    Args:
+        rows: (n, p).
+        classes: (n,) codes 0..n_classes-1.
+        n_classes: Number of classes.
+        ridge: Penalty; intercepts are not penalised.
+
+    Example:
+        >>> weights = fit_softmax(np.array([[-1.0], [-2.0], [1.0], [2.0]]), np.array([0, 0, 1, 1]), 2, ridge=1.0)
+        >>> bool(weights[0, 1] > weights[0, 0]), weights.shape
+        (True, (2, 2))
+    """
+    n, p = rows.shape
+    known = np.arange(n)
+
+    def lose(flat: FloatArray) -> tuple[float, FloatArray]:
+        weights = flat.reshape(p + 1, n_classes)
+        raw = rows @ weights[:-1] + weights[-1]
+        raw -= raw.max(axis=1, keepdims=True)
+        parts = np.exp(raw)
+        total = parts.sum(axis=1, keepdims=True)
+        loss = np.log(total).sum() - raw[known, classes].sum() + ridge * float((weights[:-1] ** 2).sum()) / 2
+        error = parts / total
+        error[known, classes] -= 1.0
+        slopes = np.vstack([rows.T @ error + ridge * weights[:-1], error.sum(axis=0)])
+        return float(loss) / n, slopes.ravel() / n
+
+    found = minimize(lose, np.zeros((p + 1) * n_classes), method="L-BFGS-B", jac=True, options=_LBFGS).x
+    weights: FloatArray = found.reshape(p + 1, n_classes)
+    return weights

@@ -13,14 +13,14 @@ rotating all models together, or scaling every row, changes nothing.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ruler.auditing import AuditSettings, Evidence, audit_evidence, gather_evidence
-from ruler.auditing.contrasts import OWN, Contrast, SideScores
+from ruler.auditing.contrasts import OWN, Contrast, SideScores, list_deciding
 from ruler.auditing.evidence import LayerRows, Side
 from ruler.core.types import Embeddings, FloatArray, IndexArray
 
@@ -53,6 +53,12 @@ def check_metric(
     evidence = _gather()
     scores = contrast.score(evidence.main, evidence.main_oracles)
     for side, n in _SIZES.items():
+        if contrast.is_ruler and side == "retain":  # known members, and none where a fit has seen them
+            n = len(evidence.main.members)
+            known = scores.get(side, np.zeros(n))
+            assert known.shape == (n,), f"{name} must give one number per known member; got {known.shape}"
+            assert not np.isinf(known).any(), f"{name} must be finite or NaN; got inf for known members"
+            continue
         assert side in scores, f"{name} must score {side} records"
         assert scores[side].shape == (n,), f"{name} must give one number per {side} record; got {scores[side].shape}"
         assert np.isfinite(scores[side]).all(), f"{name} must be finite; got NaN or inf for {side} records"
@@ -73,24 +79,33 @@ def _gather(change: Change = lambda rows: rows, *, has_held_out: bool = True) ->
     """Evidence of three models of the same records, perhaps changed."""
     rng = np.random.default_rng(0)
     base = {side: rng.normal(size=(n, _WIDTH)) for side, n in _SIZES.items()}
+    labels = {side: rng.integers(0, 3, size=n) for side, n in _SIZES.items()}
     models: dict[str, Any] = {}
+    relearned: dict[str, dict[Side, FloatArray]] = {}
     for model, mark in (("unlearned", 0.2), ("oracle", 0.0), ("original", 1.0)):
         parts = []
         for side, rows in base.items():
             own = rows + 0.1 * rng.normal(size=rows.shape) + mark * (side == "forget")
-            parts.append(Embeddings(change(own), losses=np.abs(own).mean(axis=1)))
+            parts.append(Embeddings(change(own), losses=np.abs(own).mean(axis=1), labels=labels[side]))
         models[model] = tuple(parts if has_held_out else parts[:2])
-    return gather_evidence(**models, settings=_SETTINGS)
+        relearned[model] = {side: part.losses / 2 for side, part in zip(_SIZES, models[model], strict=False)}
+    return gather_evidence(**models, settings=_SETTINGS, relearned=relearned)
 
 
 def _permute(model: LayerRows, order: IndexArray) -> LayerRows:
     """The same model with its forget records in another order."""
-    assert model.losses is not None
+
+    def move(by_side: Mapping[Side, Any] | None) -> dict[Side, Any]:
+        assert by_side is not None
+        return {**by_side, "forget": by_side["forget"][order]}
+
     return replace(
         model,
-        rows={**model.rows, "forget": model.rows["forget"][order]},
-        norms={**model.norms, "forget": model.norms["forget"][order]},
-        losses={**model.losses, "forget": model.losses["forget"][order]},
+        rows=move(model.rows),
+        norms=move(model.norms),
+        losses=move(model.losses),
+        classes=move(model.classes),
+        relearned=move(model.relearned),
         original=None if model.original is None else _permute(model.original, order),
     )
 
@@ -99,6 +114,8 @@ def _check_unchanged(name: str, contrast: Contrast, scores: SideScores, change: 
     before, after = _gather(), _gather(change)
     other = contrast.score(after.main, after.main_oracles)
     for side, own in scores.items():  # evidence is ordered by content, which the change has moved
+        if contrast.is_ruler and side == "retain":
+            continue
         same = own[np.argsort(before.ids[side])], other[side][np.argsort(after.ids[side])]
         assert np.allclose(*same, atol=1e-9), f"{name} states that {what} of {side} records changes nothing"
 
@@ -111,7 +128,8 @@ def _check_report(name: str, contrast: Contrast) -> None:
     assert math.isfinite(found.value), f"{name} must have a value"
     assert 0 <= found.effect <= 1, f"{name} must have an AUC"
     assert 0 < found.p_value <= 1, f"{name} must have a p-value"
-    assert (found.verdict == "descriptive") is not contrast.decides, f"{name} must have the verdict of its kind"
+    decides = name in list_deciding(report.metrics, table)
+    assert (found.verdict == "descriptive") is not decides, f"{name} must have the verdict of its kind"
     alone = audit_evidence(_gather(has_held_out=False), contrasts=table).metrics[name]
     assert math.isnan(alone.null), f"{name} has no null without held-out records"
     assert math.isnan(alone.effect), f"{name} has no AUC without held-out records"

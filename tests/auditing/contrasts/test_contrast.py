@@ -49,7 +49,11 @@ def test_a_metric_of_another_package_is_shown_by_ruler_audit(tmp_path, build_wor
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode in (1, 3), done.stderr
     found = json.loads((tmp_path / "out" / "report.json").read_text())["metrics"]["peak"]
-    assert (found["verdict"], found["control"], found["n_forget"]) == ("descriptive", "held-out", 150)
+    assert (found["verdict"], found["control"]["kind"], found["control"]["n_forget"]) == (
+        "descriptive",
+        "held-out",
+        150,
+    )
     assert found["p_value"] <= 1
     page = (tmp_path / "out" / "report.html").read_text()
     for words in (
@@ -87,8 +91,8 @@ def test_a_deciding_metric_joins_the_correction_and_the_verdict(build_world, tab
     report = run_audit(model, table)
     assert alone.verdict == "inconclusive"
     assert report.verdict == report.metrics["peak"].verdict == "residual"
-    assert "Peakedness: Forget records lie above held-out records" in report.reason
-    assert report.metrics["m4"].adjusted_p_value >= alone.metrics["m4"].adjusted_p_value
+    assert report.layers.verdict == "residual"  # of a contrast that says nothing else
+    assert report.metrics["m4"].place.p_value >= alone.metrics["m4"].place.p_value
     assert set(report.records["finding"]) & {"peaked"}
 
 
@@ -108,12 +112,20 @@ def test_a_metric_is_measured_at_every_layer_and_decides_nothing_unless_it_says_
 
 
 def test_where_memory_puts_forget_records():
-    """Which side of held-out records, which scores make one record stand out, and which contrasts decide."""
-    assert {name: (one.residual_side, one.record_tail, one.decides) for name, one in OWN.items()} == {
-        "m1": (-1, "low", False),
-        "m2": (-1, "low", True),
-        "m3": (0, "both", False),
-        "m4": (1, "both", True),
-        "norm": (0, "both", True),
-        "loss": (-1, "both", True),
+    """Which side of held-out records, which scores make one record stand out, and which contrasts decide, of what."""
+    assert {name: (one.residual_side, one.record_tail, one.decides, one.family) for name, one in OWN.items()} == {
+        "m1": (-1, "low", False, "layers"),
+        "m2": (-1, "low", True, "layers"),
+        "m3": (0, "both", False, "layers"),
+        "m4": (1, "both", True, "layers"),
+        "norm": (0, "both", True, "layers"),
+        "loss": (1, "both", True, "outputs"),
+        "readout": (1, "both", True, "layers"),
+        "tangent": (1, "both", True, "layers"),
+        "relearned": (1, "both", True, "layers"),
     }
+
+
+def test_rulers_measure_on_the_side_of_memory():
+    assert {name for name, one in OWN.items() if one.is_ruler} == {"loss", "readout", "tangent", "relearned"}
+    assert all(one.residual_side == 1 for one in OWN.values() if one.is_ruler)

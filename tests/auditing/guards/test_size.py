@@ -1,50 +1,18 @@
-"""Too few records for the margin, or for the level."""
-
-import re
+"""Too few records for the level."""
 
 import numpy as np
 import pytest
-from tests.auditing.guards.cases import (
-    N_FORGET,
-    guards_of,
-    names_of,
-)
+from tests.auditing.guards.cases import N_FORGET, guards_of
 
 from ruler.auditing.settings import AuditSettings
 
 
-@pytest.mark.parametrize(("n_forget", "severity"), [(2, "warn"), (10, "warn"), (20, "note")])
-def test_a_forget_set_that_is_too_small_is_named(models, n_forget, severity):
-    small = {name: (sides[0][:n_forget], *sides[1:]) for name, sides in models.items()}
-    (finding,) = guards_of(small)
-    assert (finding.name, finding.severity) == ("too_few_records", severity)
-    assert f"{n_forget} forget records against 80 held-out ones are too few to show erasure" in finding.message
-    assert "at least 32 forget records against as many control records as now" in finding.cure
-
-
-@pytest.mark.parametrize("margin", [0.05, 0.1, 0.2])
-@pytest.mark.parametrize("n_held_out", [10, 40, 80])
-def test_the_advised_number_is_enough(models, margin, n_held_out):
-    models = {name: (sides[0][:3], sides[1], sides[2][:n_held_out]) for name, sides in models.items()}
-    settings = AuditSettings(margin=margin)
-    (finding,) = guards_of(models, settings=settings)
-    n_needed = int(re.search(r"at least (\d+)", finding.cure)[1])
-    n_control = n_held_out if finding.cure.count("as now") else n_needed
-    spread = np.sqrt((n_needed + n_control + 1) / (12 * n_needed * n_control))
-    assert 1.645 * spread == pytest.approx(margin, rel=0.1)
-    assert 1.6448 * spread <= margin
-
-
-def test_a_margin_decides_what_is_too_small(models):
-    assert names_of(dict(models), settings=AuditSettings(margin=0.03)) == [("too_few_records", "note")]
-    assert names_of(models, settings=AuditSettings(margin=0.2)) == []
-
-
-def test_few_groups_are_few_however_many_records(models):
-    (finding,) = guards_of(models, groups=np.arange(N_FORGET) // 20)
-    assert (finding.name, finding.severity) == ("too_few_records", "warn")
-    assert "2 forget groups against 80 held-out ones" in finding.message
-    assert "forget groups against as many control groups as now" in finding.cure
+def test_groups_are_counted_instead_of_their_records(models):
+    groups = {"forget": np.zeros(N_FORGET), "held_out": np.arange(80) // 10}
+    (finding,) = [one for one in guards_of(models, groups=groups) if one.name == "unattainable_level"]
+    assert (finding.severity, finding.blocks) == ("warn", True)
+    assert "1 forget groups against 8 held-out ones give p-values of 0.222 at best" in finding.message
+    assert finding.cure == "Give at least 39 held-out groups."
 
 
 @pytest.mark.parametrize(("n_forget", "n_held_out", "n_needed"), [(1, 20, 39), (2, 5, 8), (3, 3, 5)])

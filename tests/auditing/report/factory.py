@@ -9,44 +9,54 @@ import pandas as pd
 
 from ruler.auditing.contrasts import CONTRASTS
 from ruler.auditing.findings import (
+    AttackFinding,
     Damage,
     Distributions,
+    FamilyFinding,
+    Given,
     GuardFinding,
     LayerFinding,
+    MetricControl,
     MetricFinding,
     Pairing,
+    PaperReading,
+    Part,
     Plane,
     Privacy,
+    Remaining,
     Report,
-    Sensitivity,
 )
 from ruler.auditing.records import ALIKE
 from ruler.auditing.settings import AuditSettings
+from ruler.auditing.verdict import decide
 
 NAN = float("nan")
 VERDICTS = ("erased", "residual", "displaced", "damaged", "inconclusive", "invalid")
-_EFFECTS = {
-    "erased": 0.52,
-    "residual": 0.24,
-    "displaced": 0.78,
-    "damaged": 0.35,
-    "inconclusive": 0.43,
-    "invalid": 0.31,
+VALUES = {
+    "m1": 0.9931,
+    "m2": -0.0041,
+    "m3": -0.0005,
+    "m4": 0.561,
+    "norm": 0.0213,
+    "loss": -0.3127,
+    "readout": 1.41,
+    "tangent": 0.21,
+    "relearned": 1.2,
 }
-_REASONS = {
-    "erased": "Forget and held-out records are alike within the margin on M2, M4, norm and loss (equivalence p at most "
-    "0.004), and the original's forget records were told apart by M2 and loss.",
-    "residual": "M2: Forget records lie below held-out ones (AUC 0.240, p = 0.0005), as in the original model.",
-    "displaced": "M4: Forget records lie above held-out ones (AUC 0.780, p = 0.0005): this contrast is new.",
-    "damaged": "Retain records no longer resemble the oracle's (linear CKA 0.41, at least 0.70 is needed).",
-    "inconclusive": "No difference is seen (AUC 0.430, p = 0.412), but one beyond the margin is not ruled out.",
-    "invalid": "A guard failed: the unlearned model is identical to the oracle.",
+"""The paper's numbers, and ours, as a report gives them."""
+
+REMAINS = {
+    "erased": {"loss": 0.04, "readout": 0.03, "tangent": 0.02, "relearned": 0.03},
+    "residual": {"loss": 0.34, "readout": 0.83, "tangent": 0.96, "relearned": 0.83},
+    "displaced": {"loss": -0.62, "readout": -0.21, "tangent": -0.11, "relearned": 0.0},
+    "inconclusive": {"loss": 0.11, "readout": 0.13, "tangent": 0.12, "relearned": 0.1},
 }
+"""What remains by verdict and contrast; other verdicts have the numbers of an inconclusive one."""
+
 NEEDS = [
-    "Five oracles retrained from other seeds, given as oracle=[...]: the forget set is not a random draw.",
-    "270 forget records more, and held-out records in proportion: 310 in all would show erasure by every contrast, if "
-    "it is true.",
-    "The original model, given as original=: without it only known members show what the audit can see.",
+    "Two oracles retrained from other seeds: the forget set is not a random draw.",
+    "About 430 held-out records (now 160), to show a limit of 20% for what its layers hold.",
+    "The original: it shows what there was to forget.",
 ]
 GUARDS = [
     GuardFinding(
@@ -76,23 +86,22 @@ def make_report(
     n_held_out: int = 160,
     n_retain: int = 400,
     n_layers: int = 1,
+    n_references: int = 0,
     has_oracle: bool = True,
     has_original: bool = True,
     has_losses: bool = True,
+    has_labels: bool = True,
     n_groups: int = 0,
-    test: str = "permutation",
     ids: list[str] | None = None,
     guards: list[GuardFinding] | None = None,
     settings: AuditSettings | None = None,
+    declared: dict[str, str] | None = None,
     seed: int = 0,
 ) -> Report:
-    """A report whose numbers hang together well enough to be read."""
+    """A report whose numbers hang together well enough to be read; its verdicts are read from them by the rule."""
     random = np.random.default_rng(seed)
-    given = [
-        name
-        for name, contrast in CONTRASTS.items()
-        if all({"oracle": has_oracle, "original": has_original, "losses": has_losses}[need] for need in contrast.needs)
-    ]
+    has = {"oracle": has_oracle, "original": has_original, "losses": has_losses, "classes": has_labels}
+    given = [name for name, contrast in CONTRASTS.items() if all(has.get(need, False) for need in contrast.needs)]
     records = _make_records(random, verdict, n_forget, has_oracle, has_original, has_losses, n_groups, ids)
     if guards is None:
         guards = {"invalid": [_FAILED, *GUARDS], "erased": [], "inconclusive": [_BLOCKING, *GUARDS]}.get(
@@ -100,47 +109,68 @@ def make_report(
         )
     layers = [f"transformer.h.{number}" for number in range(n_layers)] if n_layers > 1 else ["fc2"]
     models = ["unlearned", *(["oracle"] if has_oracle else []), *(["original"] if has_original else [])]
-    return Report(
-        verdict=verdict,
-        reason=_REASONS[verdict] if n_held_out else "No held-out records were given, so nothing was tested.",
-        metrics={
-            name: _make_metric(random, name, verdict, n_forget, n_held_out, has_original, layers, test)
-            for name in given
-        },
-        records=records,
-        groups=_make_groups(records) if n_groups else None,
-        guards=guards,
-        settings=settings or AuditSettings(),
-        provenance={
-            "ruler": "0.1.0",
-            "python": "3.11.2",
-            "numpy": "2.4.0",
-            "torch": "2.9.0",
-            "transformers": "4.57.1",
-            "created_at": "2026-01-15T10:00:00+00:00",
-            "layers": layers,
-            "pooling": "mean over tokens",
-            "weights": {model: f"{number + 11:064x}" for number, model in enumerate(models)},
-            "files": {"forget": "data/forget.csv", "retain": "data/retain.csv"},
-            "arrays": {
-                model: {
-                    side: {"shape": [n, 64], "dtype": "float32", "sha256": f"{seed + n:064x}"}
-                    for side, n in (("forget", n_forget), ("retain", n_retain), ("held_out", n_held_out))
-                    if n
-                }
-                for model in models
+    pending = FamilyFinding("inconclusive", None, "")
+    report = decide(
+        Report(
+            verdict="inconclusive",
+            reason="",
+            outputs=pending,
+            layers=pending,
+            metrics={name: _make_metric(name, verdict, n_forget, n_held_out, has_original, layers) for name in given},
+            records=records,
+            groups=_make_groups(records) if n_groups else None,
+            guards=guards,
+            given=Given(
+                oracle=int(has_oracle),
+                original=has_original,
+                reference=n_references,
+                held_out=n_held_out > 0,
+                losses=has_losses,
+                groups=n_groups > 0,
+            ),
+            settings=settings or AuditSettings(),
+            provenance={
+                "ruler": "0.1.0",
+                "python": "3.11.2",
+                "numpy": "2.4.0",
+                "torch": "2.9.0",
+                "transformers": "4.57.1",
+                "created_at": "2026-01-15T10:00:00+00:00",
+                "layers": layers,
+                "pooling": "mean over tokens",
+                "weights": {model: f"{number + 11:064x}" for number, model in enumerate(models)},
+                "files": {"forget": "data/forget.csv", "retain": "data/retain.csv"},
+                "arrays": {
+                    model: {
+                        side: {"shape": [n, 64], "dtype": "float32", "sha256": f"{seed + n:064x}"}
+                        for side, n in (("forget", n_forget), ("retain", n_retain), ("held_out", n_held_out))
+                        if n
+                    }
+                    for model in models
+                },
             },
-        },
-        distributions=_make_distributions(random, records, given, n_held_out, n_retain),
-        needs=NEEDS if verdict == "inconclusive" else [],
-        pairing=Pairing(0.9981, NAN, True, False, 0) if has_oracle else None,
-        outputs={
-            "unlearned": {"retain_accuracy": 0.52 if verdict == "damaged" else 0.973, "forget_accuracy": 0.95},
-            "oracle": {"retain_accuracy": 0.975},
-        },
-        damage=_make_damage(verdict == "damaged") if has_oracle else None,
-        privacy=_make_privacy(verdict, "m2" if has_oracle else "m4", n_held_out) if n_held_out else None,
+            distributions=_make_distributions(random, records, given, n_held_out, n_retain),
+            pairing=Pairing(0.9981, NAN, True, False, 0) if has_oracle else None,
+            answers={
+                "unlearned": {"retain_accuracy": 0.52 if verdict == "damaged" else 0.973, "forget_accuracy": 0.95},
+                "oracle": {"retain_accuracy": 0.975},
+            },
+            damage=_make_damage(verdict == "damaged") if has_oracle else None,
+            privacy=_make_privacy(verdict, "m2" if has_oracle else "m4", n_held_out) if n_held_out else None,
+            declared=declared or {},
+        )
     )
+    assert report.verdict == verdict, f"the numbers give {report.verdict}: {report.reason}"
+    return replace(report, needs=NEEDS if verdict == "inconclusive" else [])
+
+
+def attack(report: Report, verdict: str = "residual", n_flagged: int = 0) -> Report:
+    """The report after an attack that had this outcome."""
+    after = make_report(verdict, guards=[])
+    found = AttackFinding(
+        "quantize", "weights were rounded", after.verdict, after.reason, after.metrics, after.guards, n_flagged
+    )
+    return decide(replace(report, attacks={"quantize": found}))
 
 
 def _similarities(random: np.random.Generator, n: int, middle: float, spread: float) -> np.ndarray:
@@ -159,12 +189,16 @@ def _make_records(random, verdict, n, has_oracle, has_original, has_losses, n_gr
         q_value = np.maximum(q_value, 0.2)
     flag = "further from the oracle than held-out records" if has_oracle else "apart from retain records"
     loss = random.gamma(2.0, 0.4, n)
+    remaining = random.normal(REMAINS.get(verdict, REMAINS["inconclusive"])["loss"], 0.12, n)
     return pd.DataFrame(
         {
             "id": ids if ids is not None else [f"patient-{number:05d}" for number in random.permutation(n)],
             "group": [f"person {number % n_groups}" for number in range(n)]
             if n_groups
             else pd.Series([None] * n, dtype=object),
+            "remaining": remaining,
+            "low": remaining - 0.35,
+            "high": remaining + 0.35,
             "oracle_similarity": oracle,
             "oracle_gap": oracle - 0.996,
             "shift": random.normal(-0.0005, 0.001, n) if has_original and has_oracle else NAN,
@@ -187,10 +221,18 @@ def _make_groups(records: pd.DataFrame) -> pd.DataFrame:
         name: grouped[name].mean().to_numpy()
         for name in ("oracle_similarity", "nearest_similarity", "shift", "loss_gap")
     }
+    remaining = grouped["remaining"].mean().to_numpy()
+    reach = 0.3 / np.sqrt(grouped.size().to_numpy())
     return pd.DataFrame(
         {
             "group": list(grouped.groups),
             "n_records": grouped.size().to_numpy(),
+            "remaining": remaining,
+            "low": remaining - reach,
+            "high": remaining + reach,
+            "at_least": remaining - 0.84 * reach,
+            "at_most": remaining + 0.84 * reach,
+            "verdict": "inconclusive",
             **means,
             "n_flagged": grouped["q_value"].apply(lambda q: int((q <= 0.05).sum())).to_numpy(),
             "p_value": grouped["p_value"].min().to_numpy(),
@@ -200,93 +242,93 @@ def _make_groups(records: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _make_metric(random, name, verdict, n_forget, n_held_out, has_original, layers, test):
+def make_remaining(contrast: str, value: float, *, scale="original", layer=None, half=0.09, resolution=22.0):
+    """What remains, with an interval of this half width."""
+    reach = 0.84 * half
+    numbers = value, value - half, value + half, value - reach, value + reach
+    return Remaining(*numbers, scale, contrast, layer, 1.2 * resolution, resolution)
+
+
+def _make_metric(name, verdict, n_forget, n_held_out, has_original, layers):
     contrast = CONTRASTS[name]
-    value = {"m1": 0.9931, "m2": -0.0041, "m3": -0.0005, "m4": 0.561, "norm": 0.0213, "loss": -0.3127}[name]
+    value = VALUES[name]
+    nothing = Part(NAN, (NAN, NAN), NAN)
     base = MetricFinding(
         name=name,
+        family=contrast.family,
         value=value,
         interval=(value - 0.002, value + 0.002),
         null=NAN,
-        difference=NAN,
-        difference_interval=(NAN, NAN),
-        effect=NAN,
-        effect_interval=(NAN, NAN),
         p_value=NAN,
-        equivalence_p_value=NAN,
-        margin=0.1,
-        control="held-out" if n_held_out else "none",
-        verdict="descriptive" if not contrast.decides else "inconclusive",
-        reason="It describes." if not contrast.decides else "No held-out records were given, so nothing was tested.",
-        n_forget=n_forget,
-        n_control=n_held_out,
-        minimum_detectable_effect=NAN,
-        n_needed=None,
-        paper_null=contrast.paper_null,
-        paper_reading={"m2": "residual", "m4": "residual"}.get(name, ""),
-        layer=layers[-1],
+        place=nothing,
+        spread=nothing,
+        tail=nothing,
+        control=MetricControl("held-out" if n_held_out else "none", n_forget, n_held_out),
+        layer=layers[-1] if contrast.is_by_layer else None,
+        paper=None if contrast.paper_null is None else PaperReading(contrast.paper_null, contrast.read_by_paper(value)),
     )
-    if not contrast.decides or not n_held_out:
+    if not n_held_out:
         return base
-    is_telling = name == "m2" or verdict in ("erased", "displaced")
-    effect = _EFFECTS[verdict] if is_telling else {"m4": 0.55, "norm": 0.53, "loss": 0.46}.get(name, 0.5)
+    is_seen = name not in ("m4", "norm")
+    values = REMAINS.get(verdict, REMAINS["inconclusive"])
+    is_found = contrast.decides and (
+        (verdict == "residual" and (name in values or name == "m2"))
+        or (verdict == "displaced" and name in ("loss", "m4"))
+    )
+    side = -1 if contrast.residual_side < 0 else 1
+    move = {"erased": 0.02, "residual": 0.26, "displaced": -0.3 if name == "loss" else 0.28}.get(verdict, 0.07)
+    effect = 0.5 + side * (move if is_found else 0.02)
     half = {"erased": 0.055, "inconclusive": 0.11}.get(verdict, 0.09)
-    is_seen = name != "m4"
-    is_found = verdict in ("residual", "displaced") and is_telling
-    before = {"m2": 0.19, "loss": 0.22, "norm": 0.64}.get(name, 0.48)
-    share = (effect - 0.5) / (before - 0.5)
+    before = (0.5 + 0.31 * side, 0.0004) if is_seen else (0.53, 0.71)
+
+    def make_part(effect, p_value):
+        return Part(effect, (max(0.0, effect - half), min(1.0, effect + half)), p_value if contrast.decides else NAN)
+
+    remaining = _make_scales(name, values, verdict, has_original, base.layer) if contrast.is_ruler else {}
     return replace(
         base,
         null=value + (0.0036 if name == "m2" else -0.03),
-        difference=-0.0036 if name == "m2" else 0.03,
-        difference_interval=(-0.0058, -0.0014) if name == "m2" else (-0.04, 0.10),
-        effect=effect,
-        effect_interval=(max(0.0, effect - half), min(1.0, effect + half)),
-        spread=0.54,
-        spread_interval=(0.54 - half, 0.54 + half),
         p_value=0.0005 if is_found else 0.412,
-        adjusted_p_value=0.0020 if is_found else 0.824,
-        equivalence_p_value=0.004 if verdict == "erased" else 0.871,
-        verdict=verdict
-        if verdict in ("erased", "invalid") or (is_telling and verdict in ("residual", "displaced"))
-        else "inconclusive",
-        reason="Forget records differ from held-out records."
-        if is_found
-        else "Forget and held-out records are alike within the margin."
-        if verdict == "erased"
-        else "No clear difference was seen.",
-        minimum_detectable_effect=0.142,
-        n_needed=310,
-        test=test,
-        sensitivity=Sensitivity(
-            "original" if has_original else "known members", before, 0.0004 if is_seen else 0.71, is_seen, name == "m2"
-        ),
-        original_effect=before if has_original else None,
-        share_left=share if is_seen else None,
-        share_left_interval=(share - 0.2, share + 0.2) if is_seen else None,
-        share_left_upper=share + 0.17 if is_seen else None,
-        layers=_make_layers(random, layers, effect, half, before if has_original else None),
+        place=make_part(effect, 0.002 if is_found else 0.824),
+        spread=make_part(0.54, 0.71),
+        tail=make_part(0.51, 0.9) if contrast.is_ruler else nothing,
+        control=MetricControl("held-out", n_forget, n_held_out, *(before if has_original else ())),
+        remaining=remaining,
+        layers=_make_layers(layers, effect, half, remaining) if contrast.is_by_layer else (),
     )
 
 
-def _make_layers(random, layers, effect, half, before):
+def _make_scales(name, values, verdict, has_original, layer):
+    """What remains by scale; the tangent has the original's only."""
+    is_loose = verdict not in ("erased", "residual", "displaced")
+    how = {"half": 0.21, "resolution": 9.4} if is_loose else {}
+    scales = [*(["original"] if has_original else []), *(["members"] if name != "tangent" else [])]
+    return {
+        scale: make_remaining(
+            name, values[name] + (0.01 if scale == "members" else 0.0), scale=scale, layer=layer, **how
+        )
+        for scale in scales
+    }
+
+
+def _make_layers(layers, effect, half, remaining):
     if len(layers) == 1:
         return ()
-    depths = np.linspace(0.1, 1, len(layers)) ** 2
     found = []
-    for depth, layer in zip(depths.tolist(), layers, strict=True):
+    for depth, layer in zip((np.linspace(0.1, 1, len(layers)) ** 2).tolist(), layers, strict=True):
         here = 0.5 + (effect - 0.5) * depth
-        spread = 0.5 + 0.02 * float(random.normal())
-        found.append(
-            LayerFinding(
+        own = {
+            scale: make_remaining(
+                one.contrast,
+                one.value * depth,
+                scale=scale,
                 layer=layer,
-                effect=here,
-                effect_interval=(here - half, here + half),
-                spread=spread,
-                spread_interval=(spread - half, spread + half),
-                original_effect=None if before is None else 0.5 + (before - 0.5) * depth**0.5,
+                half=one.high - one.value,
+                resolution=one.resolution,
             )
-        )
+            for scale, one in remaining.items()
+        }
+        found.append(LayerFinding(layer, here, (here - half, here + half), 0.4 if depth < 0.5 else 0.002, own))
     return tuple(found)
 
 
@@ -325,7 +367,9 @@ def _make_distributions(random, records, given, n_held_out, n_retain):
         "m3": "shift",
         "m4": "nearest_similarity",
         "norm": "norm_ratio",
-        "loss": "loss_gap",
+        "loss": "remaining",
+        "readout": "remaining",
+        "tangent": "remaining",
     }
     scores, roc = {}, {}
     for name in given:
@@ -358,7 +402,15 @@ CASES = [
     *({"verdict": verdict} for verdict in VERDICTS),
     {"verdict": "inconclusive", "has_oracle": False, "n_held_out": 0, "has_original": False},
     {"n_groups": 7},
-    {"n_layers": 5, "test": "hybrid"},
+    {"n_layers": 5},
+    {
+        "verdict": "erased",
+        "has_oracle": False,
+        "has_original": False,
+        "n_references": 2,
+        "settings": AuditSettings(scope="outputs"),
+    },
+    {"verdict": "inconclusive", "has_labels": False, "has_original": False, "guards": []},
     {"has_losses": False, "has_original": False},
     {"n_forget": 3},
     {"n_forget": 1, "has_original": False},

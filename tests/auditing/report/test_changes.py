@@ -12,6 +12,11 @@ def test_says_what_changed_from_report_to_report():
     found = compare_reports({"before": before, "after": after})
     assert found.table["verdict"].tolist() == ["residual", "erased"]
     assert "From before to after the verdict changed from residual to erased." in found.changes
+    assert (
+        "From before to after what the model says changed from 35% [26%, 44%], residual to 5% [-4%, 14%], erased."
+        in found.changes
+    )
+    assert found.table["layers"].tolist() == ["84% [75%, 93%], residual", "4% [-5%, 13%], erased"]
     text = str(found)
     assert "before" in text
     assert "AUC" in text
@@ -21,10 +26,10 @@ def test_says_what_changed_from_report_to_report():
 def test_other_rules_and_records_are_said_first():
     before = make_report("residual")
     records = before.records.assign(id=[f"other {n}" for n in range(len(before.records))])
-    after = replace(before, settings=replace(before.settings, margin=0.2), records=records, metrics={}, guards=[])
+    after = replace(before, settings=replace(before.settings, limit=0.3), records=records, metrics={}, guards=[])
     first, second, *rest = compare_reports([before, after]).changes
     assert "the forget records are not the same" in first
-    assert "margin changed from 0.1 to 0.2" in second
+    assert "limit changed from 0.2 to 0.3" in second
     assert "m4 is only in report 1." in rest
     assert sum("no longer finds anything" in line for line in rest) == len({guard.name for guard in before.guards})
 

@@ -1,6 +1,5 @@
 """Reports side by side as a page."""
 
-import itertools
 from dataclasses import replace
 
 import pytest
@@ -9,7 +8,6 @@ from tests.auditing.report.test_page import HOSTILE, outline, words_of
 
 from ruler import compare_reports
 from ruler.auditing.findings import GuardFinding
-from ruler.auditing.report.changes_page import draw_effects
 from ruler.core.errors import WriteError
 
 
@@ -25,17 +23,18 @@ def save(reports, folder):
 
 def test_page_tells_what_changed_and_what_it_rests_on(tmp_path):
     reports = make_pair()
-    reports["after"] = replace(reports["after"], settings=replace(reports["after"].settings, margin=0.2))
+    reports["after"] = replace(reports["after"], settings=replace(reports["after"].settings, limit=0.3))
     page = save(reports, tmp_path)
     text = words_of(page)
     assert "The verdict changed from residual to erased." in text
     for line in compare_reports(reports).changes:
         assert line in text
-    assert "M2 calibration gap 0.24 [0.15, 0.33], residual 0.52 [0.47, 0.58], within margin" in text
+    assert "Loss, the members' scale 35% [26%, 44%], residual 5% [-4%, 14%], within limit" in text
+    assert "M2 calibration gap, AUC 0.24 [0.15, 0.33], residual 0.48 [0.42, 0.54], inconclusive" in text
     assert "Forget records 40 40" in text
-    assert '<tr class="differs"><th scope="row">Margin</th>' in page
+    assert '<tr class="differs"><th scope="row">Limit</th>' in page
     assert '<tr><th scope="row">Error rate</th>' in page
-    assert "The reports differ in their margin" in text
+    assert "before: what the model says: 35% [26%, 44%], residual." in text
     n_moved = int((reports["before"].records["q_value"] <= 0.05).sum())
     assert f"{n_moved} forget records" in text
 
@@ -81,16 +80,6 @@ def test_hostile_text_stays_text(tmp_path):
     assert "<img" not in page
     assert page.count("<script") == page.count("</script>") == 2
     assert "alert(1)" in page
-
-
-def test_effects_stand_apart_and_within_the_drawing():
-    figure = draw_effects(make_pair())
-    heights = [one.y for _, _, rows in figure.groups for one in rows]
-    assert [title for title, _, _ in figure.groups] == ["M2 calibration gap", "M4 percentile rank", "Norm", "Loss"]
-    assert all(after - before >= 44 for before, after in itertools.pairwise(heights))
-    assert heights[-1] < figure.height
-    assert figure.margin == 0.1
-    assert draw_effects({"a": make_report("inconclusive", n_held_out=0)}) is None
 
 
 def test_a_folder_that_is_a_file_is_refused(tmp_path):

@@ -1,6 +1,7 @@
 """report.json follows the published schema, and what does not is refused."""
 
 import json
+import math
 from dataclasses import replace
 
 import jsonschema
@@ -20,7 +21,7 @@ FEW = {"n_retain": 20}  # the schema looks at every number
 def test_json_follows_the_published_schema(case, tmp_path):
     content = json.loads((make_report(**FEW | case).save(tmp_path) / "report.json").read_text())
     SCHEMA.validate(content)
-    assert (content["format"], content["version"]) == ("ruler-report", 3)
+    assert (content["format"], content["version"]) == ("ruler-report", 4)
 
 
 @pytest.mark.parametrize("change", [{"verdict": "fine"}, {"version": 1}, {"more": 1}, {"pairing": {}}], ids=str)
@@ -44,10 +45,11 @@ def test_published_schema_is_up_to_date():
         (b"[" * 100_000, "must be a RULER report"),
         (b"\xff\xfe", "must be a RULER report"),
         (b"null", "must be a RULER report"),
-        (b'{"format": "ruler-report", "version": 4}', "version"),
-        (b'{"format": "ruler-report", "version": 1}', "got an older version.* Audit again"),
+        (b'{"format": "ruler-report", "version": 5}', "version"),
+        (b'{"format": "ruler-report", "version": 1}', "got version 1, .* Audit again"),
+        (b'{"format": "ruler-report", "version": 3, "metrics": 7}', "got version 3, .* Audit again"),
     ],
-    ids=["empty", "cut", "deep", "binary", "null", "future", "past"],
+    ids=["empty", "cut", "deep", "binary", "null", "future", "past", "previous"],
 )
 def test_broken_json(content, message, tmp_path):
     folder = make_report().save(tmp_path)
@@ -83,10 +85,14 @@ def test_json_with_foreign_content(changes, message, tmp_path):
     [
         (("metrics", "m2", "p_value"), 7.0),
         (("metrics", "m2", "p_value"), "Infinity"),
-        (("metrics", "m2", "effect"), -3.0),
-        (("metrics", "m2", "effect_interval"), [0.2, 9.0]),
-        (("metrics", "m2", "sensitivity", "effect"), 1.5),
-        (("metrics", "m2", "layers", 0, "spread"), 2.0),
+        (("metrics", "m2", "place", "effect"), -3.0),
+        (("metrics", "m2", "place", "interval"), [0.2, 9.0]),
+        (("metrics", "m2", "control", "original_effect"), 1.5),
+        (("metrics", "m2", "layers", 0, "effect"), 2.0),
+        (("metrics", "loss", "remaining", "original", "resolution"), -1.0),
+        (("metrics", "readout", "layers", 0, "remaining", "members", "visibility"), -1.0),
+        (("outputs", "remaining", "visibility"), -2.0),
+        (("given", "oracle"), -1),
         (("damage", "similarity"), -0.2),
         (("privacy", "epsilon"), -1.0),
         (("privacy", "true_positive_rate"), 15.0),
@@ -130,15 +136,11 @@ def test_a_report_from_before_the_plane_is_read(tmp_path):
 
 def test_numbers_that_are_not_known_are_allowed(tmp_path):
     report = make_report("erased")
-    unknown = float("nan"), float("inf")
-    report.metrics["m2"] = replace(
-        report.metrics["m2"],
-        p_value=unknown[0],
-        share_left_interval=(-unknown[1], unknown[1]),
-        share_left_upper=unknown[1],
-    )
+    loss = report.metrics["loss"]
+    unknown = replace(loss.remaining["original"], low=-math.inf, high=math.inf, visibility=math.nan)
+    report.metrics["loss"] = replace(loss, p_value=math.nan, remaining={"original": unknown})
     loaded = Report.load(report.save(tmp_path))
-    assert repr(loaded.metrics["m2"]) == repr(report.metrics["m2"])
+    assert repr(loaded.metrics["loss"]) == repr(report.metrics["loss"])
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

@@ -20,12 +20,12 @@ from ruler.core.errors import FileFormatError, InputError
 def assert_same(one: Report, other: Report) -> None:
     assert (one.verdict, one.reason, one.settings) == (other.verdict, other.reason, other.settings)
     assert repr(dict(one.metrics)) == repr(dict(other.metrics))  # NaN is not equal to itself, its text is
-    for name in ("pairing", "damage", "privacy"):
+    for name in ("pairing", "damage", "privacy", "outputs", "layers", "given", "declared"):
         assert repr(getattr(one, name)) == repr(getattr(other, name))
     assert one.needs == other.needs
     assert one.guards == other.guards
     assert dict(one.provenance) == dict(other.provenance)
-    assert one.outputs == other.outputs
+    assert one.answers == other.answers
     pd.testing.assert_frame_equal(one.records, other.records)
     assert (one.groups is None) == (other.groups is None)
     if one.groups is not None:

@@ -32,7 +32,9 @@ def test_columns_of_records_and_groups():
     report = make_report(n_groups=3)
     keys = [column.key for column in show_table(report.records, "record").columns]
     assert {"norm_ratio", "loss", "loss_gap"} <= set(keys)
-    assert "loss_gap" in [column.key for column in show_table(report.groups, "group").columns]
+    kinds = {column.key: column.kind for column in show_table(report.groups, "group").columns}
+    assert (kinds["remaining"], kinds["at_most"], kinds["verdict"]) == ("percent", "percent", "verdict")
+    assert "loss_gap" in kinds
     assert all(column.meaning for column in show_table(report.records, "record").columns)
 
 
@@ -43,3 +45,11 @@ def test_values_that_are_not_finite_are_dashes():
     values = show_table(report.records, "record").data["values"]
     assert set(values["shift"]) == {None}
     assert values["oracle_gap"].count(None) == 1
+
+
+def test_what_remains_is_shown_in_percent():
+    report = make_report()
+    report.records["remaining"] = -0.123
+    table = show_table(report.records, "record")
+    place = [column.key for column in table.columns].index("remaining")
+    assert {row[place] for row in table.first} == {"\u221212%"}

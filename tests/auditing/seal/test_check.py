@@ -1,7 +1,6 @@
 """Nothing in a sealed report can be changed unnoticed, and what was changed is said in plain words."""
 
 import json
-import math
 import random as stdlib_random
 import shutil
 from dataclasses import replace
@@ -159,41 +158,42 @@ def set_metric(name, /, **values):
     return lambda content: content["metrics"][name].update(values)
 
 
-def set_sensitivity(name, /, **values):
-    return lambda content: content["metrics"][name]["sensitivity"].update(values)
+def set_part(name, part, /, **values):
+    return lambda content: content["metrics"][name][part].update(values)
 
 
-def mark_all_strongest(content):
-    for metric in content["metrics"].values():
-        (metric["sensitivity"] or {}).update(is_strongest=True)
+def set_remaining(name, /, **values):
+    return lambda content: content["metrics"][name]["remaining"]["original"].update(values)
 
 
 JSON_FORGERIES = {
     "verdict": (lambda content: content.update(verdict="erased"), "The numbers give the verdict residual; the report"),
     "reason": (lambda content: content.update(reason="All is well."), "The reason that the report gives"),
     "p-value": (set_metric("m2", p_value=7.5), "p_value must lie between 0 and 1"),
-    "auc range": (set_metric("m2", effect=1.2), "effect must lie between 0 and 1"),
+    "auc range": (set_part("m2", "place", effect=1.2), "effect must lie between 0 and 1"),
     "unknown field": (lambda content: content.update(approved=True), "approved"),
     "contrast verdict": (set_metric("m2", verdict="erased"), "The numbers of m2 give residual; the report says erased"),
     "contrast reason": (set_metric("m2", reason="Fine."), "The reason given for m2"),
     "contrast disarmed": (set_metric("m2", verdict="descriptive"), "the report says descriptive"),
     "contrast left out": (lambda content: content["metrics"].pop("m4"), "m4 decides"),
     "contrast renamed": (set_metric("m2", name="m4"), "carries the name 'm4'"),
-    "adjusted p-value": (set_metric("m2", adjusted_p_value=0.0), "lies under its p-value"),
-    "auc": (set_metric("m2", effect=0.5), "the scores in the report give"),
-    "equivalence": (set_metric("m2", equivalence_p_value=0.0), "The equivalence p-value of m2 is smaller"),
+    "corrected p-value": (set_part("m4", "place", p_value=0.0), "lies under its p-value"),
+    "auc": (set_part("m2", "place", effect=0.5, interval=[0.4, 0.6]), "the scores in the report give"),
+    "what remains": (set_remaining("tangent", value=0.0), "What remains by tangent lies outside its interval"),
+    "what remains, with its interval": (
+        set_remaining("tangent", value=0.0, low=-0.1, high=0.1, at_least=-0.1, at_most=0.1),
+        "What is said of the layers does not follow from the numbers",
+    ),
+    "family": (lambda content: content["layers"].update(verdict="erased"), "What is said of the layers does not"),
     "interval": (set_metric("m2", interval=[0.9, 0.95]), "The value of m2 lies outside its interval"),
-    "held-out number": (set_metric("m2", null=0.5), "The difference of m2 is not its value minus"),
-    "margin": (lambda content: content["settings"].update(margin=0.4), "The margin of m2 is 0.1; the settings say 0.4"),
+    "limit": (lambda content: content["settings"].update(limit=0.9), "contradicts report.json about settings"),
+    "given": (lambda content: content["given"].update(original=False), "contradicts itself about the original"),
     "settings": (lambda content: content["settings"].update(seed=3), "contradicts report.json about settings"),
     "bad settings": (lambda content: content["settings"].update(alpha=2.0), "alpha must be under 0.5"),
     "arrays": (lambda content: content["provenance"]["arrays"].pop("oracle"), "contradicts report.json about arrays"),
-    "seen": (set_sensitivity("m2", p_value=0.9), "contradicts its p-value there"),
-    "seen best": (lambda content: mark_all_strongest(content), "3 contrasts count as seen best"),
-    "strongest": (lambda content: content["metrics"]["m2"]["strongest"].update(effect=0.5), "strongest effect of m2"),
     "damage": (lambda content: content["damage"].update(reason="It works."), "Whether the model still works"),
     "records": (lambda content: content["records"].update(n_records=59), "must hold the 59 records"),
-    "count": (set_metric("m2", n_forget=30), "m2 counts 30 forget records; records.parquet holds 60"),
+    "count": (set_part("m2", "control", n_forget=30), "m2 counts 30 forget records; the report holds 60"),
     "value": (set_metric("m1", value=1.0, interval=[0.99, 1.0]), "m1 is 1.0000; the records give"),
 }
 
@@ -245,8 +245,9 @@ def forge_records(folder, edit):
         (lambda records: records.assign(finding="does not stand out"), "Which records stand out"),
         (lambda records: records.assign(q_value=0.9), "do not follow from its p-values"),
         (lambda records: records.assign(p_value=-1.0), "records.parquet holds a p outside 0 to 1"),
-        (lambda records: records.iloc[1:], "m2 counts 60 forget records; records.parquet holds 59"),
+        (lambda records: records.iloc[1:], "m2 counts 60 forget records; the report holds 59"),
         (lambda records: records.assign(percentile_rank=0.5), "m4 is"),
+        (lambda records: records.assign(high=-9.0), "What remains of a record in records.parquet lies outside"),
     ],
 )
 def test_forged_records_are_found(edit, words, folder, record_property):
@@ -260,10 +261,12 @@ def test_forged_groups_are_found(grouped, tmp_path, record_property):
         ("n_records", 4, "The groups count other records"),
         ("n_flagged", 0, "The groups count other records"),
         ("q_value", 0.5, "The q-values of the groups"),
+        ("high", -9.0, "What remains of a group lies outside its interval"),
+        ("verdict", "erased", "The verdicts of the groups do not follow from their numbers"),
     ):
         forged = replace(grouped, groups=grouped.groups.assign(**{column: value}))
         assert words in tell(forged.save(tmp_path / column)), column
-    record_property(f"{FORGED}: records and groups", 3)
+    record_property(f"{FORGED}: records and groups", 5)
 
 
 @pytest.mark.parametrize("name", ["report.html", "report.sarif", "junit.xml"])
@@ -321,4 +324,3 @@ def test_saving_again_leaves_no_old_seal(report, keys, tmp_path):
     assert not (folder / "seal.json").exists()
     assert not (folder / "junit.xml").exists()
     assert faults(folder) == []
-    assert not any(math.isnan(metric.largest_distance) for metric in report.metrics.values())

@@ -73,7 +73,7 @@ def test_numbers_and_records_that_the_inputs_do_not_give_are_named(report, tmp_p
 
 
 def test_many_differences_are_counted(report, tmp_path):
-    names = ("value", "null", "difference", "p_value", "equivalence_p_value", "margin")
+    names = ("value", "null", "p_value", "plain_value", "aligned_value", "reference_error")
     metric = replace(report.metrics["m4"], **dict.fromkeys(names, 0.5))
     folder = save_report(replace(report, reason="Fine.", metrics={"m4": metric}), tmp_path / "report")
     ((holds, words),) = rerun(folder)

@@ -21,10 +21,13 @@ def write_toml(folder, text):
         ("[embeddings]\nunlerned = 'a'", "Did you mean 'unlearned'?"),
         ("[embeddings]\noracle_held_out = 'a'", 'Write oracle = "DIR", a folder that holds held_out.*'),
         ("[models]\nunlearned = 'a'\n[data]\ntest = 'a'", "got 'data.test'. Write held_out"),
-        ("[embeddings]\nunlearned='a'\n[settings]\nmargn = 0.1", "got 'settings.margn'. Did you mean 'margin'?"),
-        ("[embeddings]\nunlearned='a'\n[settings]\nxyz = 0.1", "Known are alpha, margin"),
-        ("[embeddings]\nunlearned='a'\n[settings]\nmargin = 'wide'", "settings.margin: Input should be a valid number"),
-        ("[embeddings]\nunlearned='a'\n[settings]\nmargin = 0.7", "margin must be under 0.5"),
+        ("[embeddings]\nunlearned='a'\n[settings]\nlimt = 0.1", "got 'settings.limt'. Did you mean 'limit'?"),
+        ("[embeddings]\nunlearned='a'\n[settings]\nxyz = 0.1", "Known are alpha, limit"),
+        ("[embeddings]\nunlearned='a'\n[settings]\nlimit = 'wide'", "settings.limit: Input should be a valid number"),
+        ("[embeddings]\nunlearned='a'\n[settings]\nlimit = 1.7", "limit must be under 1"),
+        ("[embeddings]\nunlearned='a'\n[settings]\nmargin = 0.1", "got 'settings.margin'. Write limit, the most that"),
+        ("[embeddings]\nunlearned='a'\n[settings]\nmargin_chosen_by = 'me'", "Write limit_chosen_by."),
+        ("[embeddings]\nunlearned='a'\n[settings]\nshare_limit = 0.5", "got 'settings.share_limit'. Write limit, the"),
         ("[embeddings]\nunlearned = 3", "embeddings.unlearned: Input should be a valid string"),
         ("[embeddings]", "embeddings.unlearned: Field required"),
         ("groups = 'a.csv'", "must have either [embeddings] or [models] with [data]; got neither"),
@@ -62,9 +65,9 @@ def test_the_toml_must_be_a_small_text_file(tmp_path):
 
 
 def test_settings_are_the_audits_own(tmp_path):
-    text = "[embeddings]\nunlearned='a'\n[settings]\nmargin = 0.05\nalign = 'never'"
+    text = "[embeddings]\nunlearned='a'\n[settings]\nlimit = 0.05\nalign = 'never'\nscope = 'outputs'"
     config, settings = read_config(write_toml(tmp_path, text), AuditSettings)
     assert config.embeddings.unlearned == "a"
-    assert settings == AuditSettings(margin=0.05, align="never")
+    assert settings == AuditSettings(limit=0.05, align="never", scope="outputs")
     text = "[embeddings]\nunlearned='a'"
     assert read_config(write_toml(tmp_path, text), AuditSettings)[1] == AuditSettings()

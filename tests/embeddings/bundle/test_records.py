@@ -98,7 +98,7 @@ def test_texts_are_audited_from_the_folder_alone(text_folder, monkeypatch, capsy
     sides = {side: f"{side}.csv" for side in COUNTS}
     code, err, report = run_audit(text_folder, monkeypatch, capsys, sides)
     assert code in (0, 1, 3), err
-    assert set(report["outputs"]["unlearned"]) == {
+    assert set(report["answers"]["unlearned"]) == {
         "forget_accuracy",
         "retain_accuracy",
         "held_out_accuracy",
@@ -116,7 +116,7 @@ def test_images_are_audited_from_the_folder_alone(image_folder, monkeypatch, cap
             pillow.fromarray(np.tile(rng.integers(256, size=3, dtype=np.uint8), (10, 9, 1))).save(place / f"{row}.png")
     _, err, report = run_audit(image_folder, monkeypatch, capsys, {side: side for side in COUNTS})
     assert report is not None, err  # untrained as it is, the model may be invalid evidence
-    assert "held_out_accuracy" in report["outputs"]["unlearned"]
+    assert "held_out_accuracy" in report["answers"]["unlearned"]
 
 
 def test_faults_of_a_folder_are_said_in_a_line(text_folder, monkeypatch, capsys):
@@ -355,7 +355,7 @@ def test_datasets_are_audited(image_folder, monkeypatch, capsys):
         save_dataset(image_folder.parent / side, columns, ["cat", "dog"])
     _, err, report = run_audit(image_folder, monkeypatch, capsys, {side: side for side in COUNTS})
     assert report is not None, err  # untrained as it is, the model may be invalid evidence
-    assert "held_out_accuracy" in report["outputs"]["unlearned"]
+    assert "held_out_accuracy" in report["answers"]["unlearned"]
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ruler.auditing.findings import FamilyFinding
 from ruler.core.types import Embeddings
 from ruler.experiment.cell import Workplace, measure_cell
 from ruler.experiment.diagnostic import engine as module
@@ -35,7 +36,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
     def audit(evidence: dict[str, Any], **given: Any) -> SimpleNamespace:
         kept.update(evidence, **given)
-        return SimpleNamespace(verdict="inconclusive", metrics={}, damage=None)
+        nothing = FamilyFinding("inconclusive", None, "")
+        return SimpleNamespace(verdict="inconclusive", outputs=nothing, layers=nothing, metrics={}, damage=None)
 
     monkeypatch.setattr(module, "gather_evidence", lambda **given: given)
     monkeypatch.setattr(module, "audit_evidence", audit)
@@ -83,13 +85,13 @@ def test_an_audit_knows_oracle_original_and_accuracies(tmp_path: Path, asked: di
     assert all(isinstance(side, Embeddings) for side in asked["unlearned"])
     assert asked["unlearned"] != original.sides
     assert asked["search"].keywords == {"device": "cpu"}  # on a GPU: there, where it takes no time
-    assert asked["outputs"].keys() == {"unlearned", "oracle", "original"}
-    assert asked["outputs"]["unlearned"] == {
+    assert asked["answers"].keys() == {"unlearned", "oracle", "original"}
+    assert asked["answers"]["unlearned"] == {
         "forget_accuracy": scores["forget_accuracy"],
         "retain_accuracy": scores["retain_accuracy"],
         "held_out_accuracy": scores["test_accuracy"],
     }
-    assert asked["outputs"]["oracle"]["retain_accuracy"] == oracle.alone["retain_accuracy"]
+    assert asked["answers"]["oracle"]["retain_accuracy"] == oracle.alone["retain_accuracy"]
 
 
 @pytest.mark.usefixtures("made_up_data")

@@ -15,6 +15,7 @@ import pytest
 import ruler
 from ruler.core.errors import InputError
 from ruler.data import DATASETS, ImageData, ImageSet, ImageSplit, register_dataset
+from ruler.experiment.store import load_results
 from ruler.metrics.peers import PEERS, Peer, PeerValue
 from ruler.unlearning import METHODS
 
@@ -30,7 +31,7 @@ def folder(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("compared")
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(rng.normal(size=(160, 3)), columns=["a", "b", "c"])
-    frame["sick"] = (frame["a"] + 0.5 * rng.normal(size=160) > 0).astype(int)
+    frame["sick"] = (frame["a"] + 1.5 * rng.normal(size=160) > 0).astype(int)
     frame.to_csv(folder / "own.csv", index=False)
     return folder
 
@@ -47,10 +48,11 @@ def run(folder: Path):
         return ruler.compare(
             folder / "own.csv",
             target="sick",
-            methods={"retrain": {}, "ssd": {"threshold": [1.0, 10.0]}, "hostile_of_tests": {"epochs": 1}},
+            forget=0.3,
+            methods={"retrain": {}, "ssd": {"threshold": [0.5, 1.0]}, "hostile_of_tests": {"epochs": 1}},
             metrics=["cka", "lira", "u_lira", "klom", "quarter_of_tests", "broken_of_tests"],
             seeds=3,
-            training={"epochs": 3},
+            training={"epochs": 60},  # until the original knows its records
             out=folder / "out",
             jobs=1,
         )
@@ -65,7 +67,7 @@ def found(run) -> ruler.Comparison:
 
 def test_every_method_and_choice_of_settings_has_a_row_with_intervals_over_its_runs(found) -> None:
     assert found.table["title"].tolist() == [
-        *("Original", "Retraining", "SSD (threshold=1.0)", "SSD (threshold=10.0)", f"{HOSTILE} (epochs=1)")
+        *("Original", "Retraining", "SSD (threshold=0.5)", "SSD (threshold=1.0)", f"{HOSTILE} (epochs=1)")
     ]
     assert found.table["runs"].tolist() == [3] * 5
     assert len(found.runs) == 15
@@ -85,9 +87,16 @@ def test_costs_are_multiples_of_retraining(found) -> None:
     assert (found.table["cost"][1:] > 0).all()
 
 
-def test_what_is_left_is_the_largest_effect_that_decides(found) -> None:
-    effects = found.runs[["m2_effect", "m4_effect", "norm_effect", "loss_effect"]]
-    assert found.runs["left"].to_numpy() == pytest.approx((effects - 0.5).abs().max(axis=1).to_numpy())
+def test_what_remains_is_the_worse_of_what_the_model_says_and_what_its_layers_hold(found) -> None:
+    families = found.runs[["outputs_remaining", "layers_remaining"]].abs()
+    assert found.runs["remaining"].to_numpy() == pytest.approx(families.max(axis=1, skipna=False), nan_ok=True)
+    means = found.table.set_index("method")["remaining"]
+    assert means["original"] == pytest.approx(1.0)
+    assert means["retrain"] < 0.3 < means["hostile_of_tests"]
+    rows = load_results(found.out)
+    for name in families:
+        is_bounded = np.isfinite(rows[f"{name}_low"]) & np.isfinite(rows[f"{name}_high"])
+        assert sorted(rows.loc[is_bounded, name]) == sorted(found.runs[name].dropna())
 
 
 def test_every_missing_number_has_its_reason_and_a_metric_that_fails_stops_no_other(found) -> None:

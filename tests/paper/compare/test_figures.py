@@ -19,11 +19,11 @@ from ruler.paper.compare.figures import (
 TABLE = pd.DataFrame(
     [
         # the best in both, one that is beaten, one that is cheaper and leaves more, one without a number
-        {"title": "A", "method": "retrain", "left": 0.05, "held_out_accuracy": 0.95, "cost": 1.0},
-        {"title": "B", "method": "ssd", "left": 0.20, "held_out_accuracy": 0.90, "cost": 2.0},
-        {"title": "C", "method": "jit", "left": 0.10, "held_out_accuracy": 0.93, "cost": 0.01},
-        {"title": "D", "method": "cf_k", "left": math.nan, "held_out_accuracy": 0.9, "cost": 0.1},
-        {"title": "O", "method": "original", "left": 0.30, "held_out_accuracy": 0.96, "cost": 0.0},
+        {"title": "A", "method": "retrain", "remaining": 0.05, "held_out_accuracy": 0.95, "cost": 1.0},
+        {"title": "B", "method": "ssd", "remaining": 0.20, "held_out_accuracy": 0.90, "cost": 2.0},
+        {"title": "C", "method": "jit", "remaining": 0.10, "held_out_accuracy": 0.93, "cost": 0.01},
+        {"title": "D", "method": "cf_k", "remaining": math.nan, "held_out_accuracy": 0.9, "cost": 0.1},
+        {"title": "O", "method": "original", "remaining": 0.30, "held_out_accuracy": 0.96, "cost": 0.0},
     ]
 )
 TONES = dict.fromkeys("ABCDO", "residual")

@@ -16,7 +16,7 @@ def write(folder: Path, dataset: str, titles: list[str], shift: float = 0.0) -> 
     rows = [
         {
             **{"method": METHODS[title], "title": title, "dataset": dataset, "model": "tabular_mlp", "forget": "0.1"},
-            **{"verdict": "erased" if title == "Retraining" or seed else "residual", "left": LEFT[title] + shift},
+            **{"verdict": "erased" if title == "Retraining" or seed else "residual", "remaining": LEFT[title] + shift},
             **dict.fromkeys(("held_out_accuracy", "retain_accuracy", "forget_accuracy"), 0.9 - LEFT[title]),
             **{"cost": 1.0 if title == "Retraining" else 0.1, "seed": seed},
         }
@@ -36,7 +36,7 @@ def test_methods_are_ranked_over_comparisons_and_set_beside_retraining(tmp_path:
     page = make_leaderboard(folders, tmp_path / "board")
     numbers = pd.read_csv(tmp_path / "board" / "leaderboard.csv")
     assert len(numbers) == 10
-    assert numbers.loc[numbers["title"] == "SSD", "left_gap"].to_numpy() == pytest.approx([0.05] * 3)
+    assert numbers.loc[numbers["title"] == "SSD", "remaining_gap"].to_numpy() == pytest.approx([0.05] * 3)
     assert numbers.loc[numbers["title"] == "SSD", "accuracy_gap"].to_numpy() == pytest.approx([-0.05] * 3)
     assert numbers.loc[numbers["title"] == "SSD", "erased"].tolist() == [0.5] * 3
     text = page.read_text()
@@ -58,7 +58,7 @@ def test_what_is_no_comparison_is_named(tmp_path: Path) -> None:
         make_leaderboard([one, tmp_path], tmp_path / "board")
     other = write(tmp_path / "two", "adult", [*LEFT])
     table = pd.read_parquet(other / "compare.parquet")
-    for broken in (table.drop(columns="cost"), table.assign(verdict="fine"), table.assign(left="x")):
+    for broken in (table.drop(columns="cost"), table.assign(verdict="fine"), table.assign(remaining="x")):
         broken.to_parquet(other / "compare.parquet")
         with pytest.raises(FileFormatError, match="Compare again"):
             make_leaderboard([one, other], tmp_path / "board")

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from ruler.auditing.evidence import LayerRows, Side
 
 SideScores = Mapping["Side", FloatArray]
-Need = Literal["oracle", "original", "losses"]
+Need = Literal["oracle", "original", "losses", "classes", "relearned"]
 Score = Callable[["LayerRows", Sequence["LayerRows"]], SideScores]
 """One model at one layer, and the oracles at that layer -> one number per record, by side."""
 
@@ -23,21 +23,28 @@ class Contrast:
 
     Args:
         title: Its name for a reader.
-        score: One finite number per record, for "forget", "held_out" where there are such records, and "retain".
+        score: One finite number per record, for "forget" and "held_out" where there are such records, and under
+            "retain" for some or all retain records; those of a ruler are the known members, ``LayerRows.members``.
         question: What its number answers.
         reading: How to read the number.
         low: What is said of a forget record whose score is unusually low.
         high: The same for an unusually high one.
         decides: Whether it has a part in the verdict; it then joins the correction for several contrasts.
         why_descriptive: Why it does not decide.
+        family: What it speaks of: what the model says ("outputs") or what its layers hold ("layers").
+        is_ruler: Differences of its scores measure amounts, so that what remains can be told from them and they are
+            compared as they are; other contrasts are compared by ranks.
+        is_adjusted: Its scores in the reference models are subtracted, by a fit on held-out records; ``score`` then
+            looks at one model only.
+        knows_original: The original has a part in its scores, so that those of forget and held-out records scatter
+            differently even if nothing remains. Then only their place is compared, by Welch's t test, and only above
+            zero: a clean model that was trained otherwise than the oracle may well lie below.
+        unless: Name of the contrast that decides in its stead where that can be measured.
         residual_side: Where memory puts forget records if the original is not there to tell: -1 below held-out records,
             1 above, 0 unknown.
         record_tail: Which scores make a single record stand out: only low ones, or both.
         needs: What must be given.
         value: What is averaged for the report, where that is not the score.
-        record_score: By what single records are compared, where that is not the score.
-        score_members: Scores of the known members (under "retain", those in ``LayerRows.members`` alone) and of the
-            held-out records, where these are other scores than ``score`` gives.
         value_by_map: Its number against one oracle, without or with a map between the models' axes; for contrasts that
             such a map changes.
         is_by_layer: Whether it differs from layer to layer.
@@ -61,13 +68,16 @@ class Contrast:
     low: str = "lower than held-out records"
     high: str = "higher than held-out records"
     decides: bool = False
+    family: Literal["outputs", "layers"] = "layers"
+    is_ruler: bool = False
+    is_adjusted: bool = False
+    knows_original: bool = False
+    unless: str = ""
     why_descriptive: str = "It is descriptive and has no part in the verdict."
     residual_side: Literal[-1, 0, 1] = 0
     record_tail: Literal["low", "both"] = "both"
     needs: tuple[Need, ...] = ()
     value: Score | None = None
-    record_score: Score | None = None
-    score_members: Score | None = None
     value_by_map: "Callable[[LayerRows, LayerRows, bool], float] | None" = None
     is_by_layer: bool = True
     symbol: str = ""

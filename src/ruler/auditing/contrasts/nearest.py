@@ -18,11 +18,6 @@ def rank_nearest(model: LayerRows, oracles: Sequence[LayerRows]) -> SideScores:
     return {side: rank_within(own, scores["retain"]) for side, own in scores.items() if side != "retain"}
 
 
-def score_known_members(model: LayerRows, oracles: Sequence[LayerRows]) -> SideScores:
-    """The same with the whole group of each retain record left out of the gallery."""
-    return {"held_out": model.nearest["held_out"].similarity[:, 0], "retain": model.find_nearest_in_other_groups()}
-
-
 M4 = Contrast(
     symbol="M4",
     title="Percentile rank",
@@ -37,7 +32,6 @@ M4 = Contrast(
     score=score_nearest,
     value=rank_nearest,
     decides=True,
-    score_members=score_known_members,
     residual_side=1,
     paper_null=0.5,
     paper_rule=(

@@ -15,7 +15,7 @@ from ruler.auditing.guards.records import (
     check_sharing,
     check_swapped,
 )
-from ruler.auditing.guards.size import check_attainable, check_size
+from ruler.auditing.guards.size import check_attainable
 
 Guard = Callable[[Evidence], Iterator[GuardFinding]]
 
@@ -33,7 +33,6 @@ GUARDS: tuple[Guard, ...] = (
     check_swapped,
     check_exchangeability,
     check_attainable,
-    check_size,
 )
 _RANK = {"fail": 0, "warn": 1, "note": 2}
 

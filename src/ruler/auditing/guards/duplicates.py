@@ -18,6 +18,7 @@ from ruler.metrics.paper import compare_rows
 _IDENTICAL, _NEAR = 1 - float(TIE_SLACK), 1 - 1e-6
 _CHANCE = 1e-4
 _MOST = 0.5
+_MOST_EXCESS = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +87,7 @@ def check_held_out_copies(evidence: Evidence) -> Iterator[GuardFinding]:
             yield GuardFinding(
                 "held_out_overlap",
                 # an overlap of share s can move an AUC by s / 2: beyond the margin the control decides the verdict
-                "fail" if copies.excess > evidence.settings.margin else "warn",
+                "fail" if copies.excess > _MOST_EXCESS else "warn",
                 f"{copies.count} held-out records are identical to a {side} record{copies.beside_usual}: they were "
                 "trained on.",
                 "Hold out records that no model was trained on, and drop copies of training records.",

@@ -7,13 +7,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ruler.auditing.controls import cross_fit
-from ruler.auditing.evidence import Evidence, Side
+from ruler.auditing.evidence import LEAST_ORACLES, Evidence, Side
 from ruler.auditing.findings import GuardFinding
-from ruler.auditing.strands import rank_units
+from ruler.auditing.units import rank_units
 from ruler.core.types import FloatArray
 from ruler.neighbors import Searcher
 from ruler.stats.contingency import homogeneity_p_value
-from ruler.stats.hybrid import LEAST_ORACLES
 from ruler.stats.permutation import shuffle_labels
 from ruler.stats.rank_sum import rank_sum_p_value
 
@@ -21,7 +20,7 @@ LEVEL = 0.01
 """Of the guard as a whole: fair held-out records are called unfair in one audit of a hundred."""
 
 LEVEL_OF_SEVERAL = 0.05
-"""With enough oracles the guard only chooses the test. Both are valid for fair records, so doubt may come sooner."""
+"""With several oracles the guard only chooses the error. Both are valid for fair records, so doubt may come sooner."""
 
 _SIDES: tuple[Side, Side] = ("forget", "held_out")
 _N_DRAWS = 1999
@@ -33,9 +32,9 @@ def check_exchangeability(evidence: Evidence) -> Iterator[GuardFinding]:
     if not evidence.has_held_out:
         return
     found = {name: p for name, p in _find_differences(evidence).items() if not math.isnan(p)}
-    n_oracles = len(evidence.oracles)
-    is_settled = n_oracles >= LEAST_ORACLES
-    level = LEVEL_OF_SEVERAL if is_settled else LEVEL
+    n_oracles, is_declared = len(evidence.oracles), evidence.settings.control == "same-rule"
+    is_settled = is_declared or n_oracles >= LEAST_ORACLES
+    level = LEVEL_OF_SEVERAL if n_oracles >= LEAST_ORACLES else LEVEL
     if not found or len(found) * min(found.values()) > level:
         return
     telling = [name for name, p in sorted(found.items(), key=lambda item: item[1]) if len(found) * p <= level]
@@ -48,7 +47,9 @@ def check_exchangeability(evidence: Evidence) -> Iterator[GuardFinding]:
         f"{told_by} (p = {min(found.values()) * len(found):.2g}). A contrast may then be due to "
         "which records were chosen"
         + (
-            f"; the test against {n_oracles} oracles allows for it."
+            ". They were declared to be chosen by the same rule, so the audit goes on."
+            if is_declared
+            else f"; the error of {n_oracles} oracles allows for it."
             if is_settled
             else f", so that {'one oracle' if n_oracles else 'this audit'} can neither clear nor accuse the model."
         ),
@@ -65,15 +66,18 @@ def _advise_held_out(evidence: Evidence, telling: list[str]) -> str:
         shares = sorted(zip(counts / counts.sum(), labels.tolist(), strict=True), key=lambda item: -item[0])[:3]
         mix = ", ".join(f"{share:.0%} labelled {str(label)[:40]!r}" for share, label in shares)
         wanted += f" ({mix}; match_labels=True compares records of the same labels)"
-    return f"{wanted}; or give {LEAST_ORACLES} oracles from several seeds, which need no such records."
+    return (
+        f"{wanted}. If the same rule chose them, say so (control='same-rule'). Or give several oracles from several "
+        "seeds: they can accuse a model without such records, but not clear it."
+    )
 
 
 def _find_differences(evidence: Evidence) -> dict[str, float]:
     """p-value of each way in which forget and held-out records differ: in the first oracle, features and labels."""
     scores: dict[str, dict[Side, FloatArray]] = {}
     rows: FloatArray | None = None
-    if evidence.has_oracle:
-        oracle = evidence.main_oracles[0]
+    oracle = evidence.neutral
+    if oracle is not None:
         scores["the length of their representations"] = dict(oracle.log_norms)
         if oracle.losses is not None:
             scores["their losses"] = dict(oracle.losses)

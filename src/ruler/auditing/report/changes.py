@@ -9,7 +9,9 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ruler.auditing.findings import MetricFinding, Report
+from ruler.auditing.findings import FamilyFinding, MetricFinding, Report
+from ruler.auditing.report.display import format_estimate
+from ruler.auditing.report.words import format_remaining
 from ruler.auditing.verdict import count_flagged
 from ruler.core.errors import InputError
 from ruler.core.files import write_atomically
@@ -25,8 +27,8 @@ class ReportChanges:
     """What `compare_reports` found.
 
     Args:
-        table: One row per report: verdict, forget records, records that stand out, and per contrast the AUC, its
-            interval and its verdict.
+        table: One row per report: verdict, what remains in outputs and layers, forget records, records that stand out,
+            and per contrast what remains (or the AUC) with its interval, and its verdict.
         changes: Sentences, in order; empty if nothing changed that a report says.
         reports: By name, in order.
     """
@@ -66,7 +68,7 @@ def compare_reports(
     """What has changed between audits of the same records, such as before and after unlearning again?
 
     It describes: the intervals of one report overlap those of another by chance too, and no test is made of the
-    difference. Where records, margin or error rate differ, it says so first.
+    difference. Where records, limit or error rate differ, it says so first.
 
     Args:
         reports: Two or more, in the order of time: reports, or folders that `Report.save` wrote; a dict names them.
@@ -96,6 +98,8 @@ def compare_reports(
     rows = [
         {
             "verdict": report.verdict,
+            "outputs": _describe_family(report.outputs),
+            "layers": _describe_family(report.layers),
             "forget records": len(report.records),
             "records that stand out": count_flagged(report),
             **{name: _describe(report.metrics[name]) for name in names if name in report.metrics},
@@ -114,11 +118,17 @@ def _load(given: Any, name: str) -> Report:
     return given
 
 
+def _describe_family(found: FamilyFinding) -> str:
+    return f"{format_remaining(found.remaining)}, {found.verdict}"
+
+
 def _describe(metric: MetricFinding) -> str:
+    amounts = [f"{format_remaining(one)} remains ({scale})" for scale, one in metric.remaining.items()]
+    if amounts:
+        return f"{', '.join(amounts)}, {metric.verdict}"
     if math.isnan(metric.effect):
         return metric.verdict
-    low, high = metric.effect_interval
-    return f"AUC {metric.effect:.2f} [{low:.2f}, {high:.2f}], {metric.verdict}"
+    return f"AUC {format_estimate(metric.effect, metric.place.interval)}, {metric.verdict}"
 
 
 def _list_changes(first: tuple[str, Report], second: tuple[str, Report]) -> list[str]:
@@ -128,12 +138,18 @@ def _list_changes(first: tuple[str, Report], second: tuple[str, Report]) -> list
     lines = []
     if sorted(map(str, old.records["id"])) != sorted(map(str, new.records["id"])):
         lines.append(f"{between} the forget records are not the same, so that the numbers are about different records.")
-    for name in ("margin", "alpha", "share_limit"):
+    for name in ("limit", "confidence", "alpha", "scope", "control"):
         a, b = getattr(old.settings, name), getattr(new.settings, name)
         if a != b:
-            lines.append(f"{between} {name} changed from {a:g} to {b:g}: verdicts follow different rules.")
+            lines.append(f"{between} {name} changed from {a} to {b}: verdicts follow different rules.")
     if old.verdict != new.verdict:
         lines.append(f"{between} the verdict changed from {old.verdict} to {new.verdict}.")
+    for words, before, after in (
+        ("what the model says", old.outputs, new.outputs),
+        ("what its layers hold", old.layers, new.layers),
+    ):
+        if _describe_family(before) != _describe_family(after):
+            lines.append(f"{between} {words} changed from {_describe_family(before)} to {_describe_family(after)}.")
     for name in (name for name in old.metrics if name in new.metrics):
         a, b = old.metrics[name], new.metrics[name]
         if a.verdict != b.verdict:

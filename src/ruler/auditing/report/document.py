@@ -19,6 +19,8 @@ from ruler.auditing.findings import (
     AttackFinding,
     Damage,
     Distributions,
+    FamilyFinding,
+    Given,
     GuardFinding,
     MetricFinding,
     Pairing,
@@ -35,29 +37,23 @@ from ruler.core.types import FloatArray
 if TYPE_CHECKING:
     import pandas as pd
 
-VERSION: Literal[3] = 3
+VERSION: Literal[4] = 4
 SCHEMA_PATH = Path(__file__).with_name("schema.json")
 _NOT_NUMBERS = ["NaN", "Infinity", "-Infinity"]
 _ROUNDING = 1e-9
 _PART = (0.0, 1.0)
-_AUC = (-0.5, 1.5)  # the hybrid test reports 0.5 plus a difference of two AUCs
 _COUNT = (0.0, math.inf)
-_EFFECTS = {
-    **dict.fromkeys(("effect", "spread", "original_effect"), _PART),
-    **dict.fromkeys(("effect_interval", "spread_interval"), _AUC),
-}
 # least and largest value of a number, or of both ends of an interval, by class and field; NaN is always allowed
 _BOUNDS: dict[str, dict[str, tuple[float, float]]] = {
-    "MetricFinding": {
-        **dict.fromkeys(("p_value", "equivalence_p_value", "adjusted_p_value", "beyond_oracle_p_value"), _PART),
-        **_EFFECTS,
-        **dict.fromkeys(("n_forget", "n_control", "n_needed", "minimum_detectable_effect", "reference_error"), _COUNT),
-        "largest_distance": _COUNT,
-        "margin": (0.0, 0.5),
+    "MetricFinding": {"p_value": _PART, "reference_error": _COUNT},
+    "Part": dict.fromkeys(("effect", "interval", "p_value"), _PART),
+    "MetricControl": {
+        **dict.fromkeys(("n_forget", "n_control"), _COUNT),
+        **dict.fromkeys(("original_effect", "original_p_value"), _PART),
     },
-    "LayerFinding": _EFFECTS,
-    "StrongestFinding": {"effect": _PART, "original_effect": _PART, "error": _COUNT},
-    "Sensitivity": {"effect": _PART, "p_value": _PART},
+    "Given": dict.fromkeys(("oracle", "reference"), _COUNT),
+    "Remaining": dict.fromkeys(("visibility", "resolution"), _COUNT),
+    "LayerFinding": dict.fromkeys(("effect", "effect_interval", "p_value"), _PART),
     "AttackFinding": {"n_flagged": _COUNT},
     "Damage": {"similarity": _PART, "least_similarity": _PART},
     "Privacy": {
@@ -97,6 +93,12 @@ class GroupPart(_Part):
 
     group: bool | int | float | str
     n_records: int
+    remaining: float
+    low: float
+    high: float
+    at_least: float
+    at_most: float
+    verdict: Verdict
     oracle_similarity: float
     nearest_similarity: float
     shift: float
@@ -120,9 +122,12 @@ class ReportDocument(_Part):
     """The whole of report.json."""
 
     format: Literal["ruler-report"] = "ruler-report"
-    version: Literal[3] = VERSION
+    version: Literal[4] = VERSION
     verdict: Verdict
     reason: str
+    outputs: FamilyFinding
+    layers: FamilyFinding
+    given: Given
     needs: list[str]
     metrics: dict[Annotated[str, Field(pattern="^[a-z][a-z0-9_]{0,39}$")], MetricFinding]
     damage: Damage | None
@@ -133,7 +138,7 @@ class ReportDocument(_Part):
     provenance: dict[str, Any]
     distributions: DistributionsPart
     pairing: Pairing | None
-    outputs: dict[str, dict[str, float]]
+    answers: dict[str, dict[str, float]]
     declared: dict[Annotated[str, Field(pattern="^[a-z][a-z_]{0,39}$")], Annotated[str, Field(max_length=2000)]]
     attacks: dict[Annotated[str, Field(pattern="^[a-z][a-z0-9_]{0,39}$")], AttackFinding] = {}
     records: RecordsPart
@@ -141,7 +146,7 @@ class ReportDocument(_Part):
     @model_validator(mode="after")
     def _check_bounds(self) -> "ReportDocument":
         found = [part for one in self.attacks.values() for part in (*one.metrics.values(), one)]
-        parts = (self.damage, self.privacy, self.distributions.plane)
+        parts = (self.outputs, self.layers, self.given, self.damage, self.privacy, self.distributions.plane)
         for part in (*self.metrics.values(), *parts, *(self.groups or ()), *found):
             _check_part(part)
         if any(len(false) != len(true) for false, true in self.distributions.roc.values()):
@@ -154,7 +159,8 @@ def _check_part(part: Any) -> None:
     bounds = _BOUNDS.get(type(part).__name__, {})
     for name, value in vars(part).items() if part is not None else ():
         low, high = bounds.get(name, (-math.inf, math.inf))
-        for one in value if isinstance(value, tuple) else (value,):
+        entries = value.values() if isinstance(value, Mapping) else value if isinstance(value, tuple) else (value,)
+        for one in entries:
             if is_dataclass(one):
                 _check_part(one)
             elif isinstance(one, int | float) and (one < low - _ROUNDING or one > high + _ROUNDING):
@@ -230,7 +236,7 @@ def describe_schema() -> dict[str, Any]:
 
     Example:
         >>> describe_schema()["properties"]["version"]["const"]
-        3
+        4
     """
     schema = ReportDocument.model_json_schema(mode="serialization", schema_generator=_SchemaWriter)
     for part, bounds in _BOUNDS.items():

@@ -201,9 +201,10 @@ def _read_document_file(path: Path) -> "ReportDocument":
     except ValidationError as error:
         expected = f"{path} must be a RULER report of version {VERSION}; got"
         found = error.errors(include_url=False)
-        if any(one["loc"] == ("version",) and one["input"] in (1, 2) for one in found):
+        past = [one["input"] for one in found if one["loc"] == ("version",) and one["input"] in range(1, VERSION)]
+        if past:
             raise FileFormatError(
-                f"{expected} an older version, written by rules that no longer hold. Audit again."
+                f"{expected} version {past[0]}, written by rules that no longer hold. Audit again."
             ) from error
         place = ".".join(map(str, found[0]["loc"]))[:200] or "the file"
         raise FileFormatError(f"{expected} {place}: {found[0]['msg']}.") from error

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -13,20 +14,32 @@ from markupsafe import Markup
 
 from ruler.auditing.contrasts import CONTRASTS
 from ruler.auditing.findings import Report
-from ruler.auditing.report import display, figures, wording
-from ruler.auditing.report.figures.axes import Axis
+from ruler.auditing.report import display, figures, words
 from ruler.auditing.report.figures.records import DistributionFigure
+from ruler.auditing.report.figures.scale import ORDER
 from ruler.auditing.report.tables import PLAIN, show_table
 from ruler.core import __version__
 from ruler.core.text import show_text
 
+_MOST_PERSONS = 20
 _OWN = "ruler.auditing.report"
 _SETTINGS = {"True": "yes", "False": "no", "None": display.DASH}
 _SOFTWARE = ("ruler", "python", "numpy", "scipy", "torch", "transformers")
-_MODELS = {"unlearned": "Unlearned model", "oracle": "Oracle", "original": "Original model"}
+_MODELS = {"unlearned": "Unlearned model", "oracle": "Oracle", "original": "Original", "reference": "Reference"}
 
 Array = tuple[tuple[str, ...], Mapping[str, Any]]
 """Where an array of the provenance stands, e.g. ("oracle", "2", "forget", "layer 3"), and what is known of it."""
+
+
+@dataclass(frozen=True)
+class Person:
+    """One request on the first screen: what remains, its verdict, and what would settle it."""
+
+    name: str
+    n_records: int
+    remaining: str
+    verdict: str
+    need: str
 
 
 def render_page(report: Report, *, fingerprint: str = "") -> str:
@@ -38,23 +51,45 @@ def render_page(report: Report, *, fingerprint: str = "") -> str:
     """
     settings = {name: _SETTINGS.get(str(value), value) for name, value in vars(report.settings).items()}
     arrays = list(_walk_arrays(report.provenance.get("arrays")))
-    n_oracles = report.provenance.get("n_oracles")
     return render_template(
         "report.html.j2",
         report=report,
         fingerprint=fingerprint,
         distributions=_draw_distributions(report),
+        persons=list_persons(report),
         tables={"records": show_table(report.records, "record"), "groups": show_table(report.groups, "group")},
-        settings=settings | {"margin_chosen_by": wording.name_chooser("margin", report.settings)},
+        settings=settings | {"limit_chosen_by": words.name_chooser(report.settings)},
         identity=identify(report),
         reading=_list_reading(report),
         provenance=_list_provenance(report.provenance),
         arrays=arrays,
         sizes=describe_sizes(report),
-        n_oracles=n_oracles if isinstance(n_oracles, int) else 1,
-        output_names=list(dict.fromkeys(name for numbers in report.outputs.values() for name in numbers)),
+        answer_names=list(dict.fromkeys(name for numbers in report.answers.values() for name in numbers)),
+        confidence=words.format_percent(report.settings.confidence),
         level=f"{100 * (1 - report.settings.alpha):g}%",
     )
+
+
+def list_persons(report: Report) -> list[Person]:
+    """One row per group, the gravest first, as many as the first screen holds; none without groups."""
+    if report.groups is None:
+        return []
+    ordered = report.groups.sort_values("q_value", kind="stable").to_dict(orient="records")
+    rows = sorted(({str(name): value for name, value in row.items()} for row in ordered), key=_find_gravity)
+    return [
+        Person(
+            str(row["group"]),
+            int(row["n_records"]),
+            words.format_span(row["remaining"], row["low"], row["high"]).replace("-", "\u2212"),
+            row["verdict"],
+            words.explain_group(row, report),
+        )
+        for row in rows[:_MOST_PERSONS]
+    ]
+
+
+def _find_gravity(row: Mapping[str, Any]) -> int:
+    return ORDER.index(row["verdict"])
 
 
 def render_template(name: str, *, package: str = _OWN, more_style: str = "", **values: Any) -> str:
@@ -83,12 +118,11 @@ def _environment(package: str) -> Environment:
         lstrip_blocks=True,
     )
     environment.globals.update(
-        words=wording,
+        words=words,
         figures=figures,
         contrasts=CONTRASTS,
         models=_MODELS,
         plain=PLAIN,
-        guess_axis=Axis(0.5, 1.0),
         version=__version__,
     )
     environment.filters.update(
@@ -98,12 +132,11 @@ def _environment(package: str) -> Environment:
         estimate=display.format_estimate,
         count="{:,}".format,
         records=display.count_records,
-        contrast=wording.name_contrast,
-        contrast_title=wording.title_contrast,
-        metric_verdict=wording.name_verdict,
-        tone=wording.choose_tone,
-        share=wording.format_share,
-        share_interval=wording.format_share_interval,
+        contrast=words.name_contrast,
+        contrast_title=words.title_contrast,
+        metric_p=words.show_p,
+        metric_verdict=words.name_verdict,
+        remaining=lambda one: words.format_remaining(one).replace("-", "\u2212"),
     )
     environment.tests["finite"] = lambda value: value is not None and bool(np.isfinite(value).all())
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
@@ -126,7 +159,7 @@ def identify(report: Report) -> list[tuple[str, str]]:
     models, weights, places = (_get(known.get(key), "unlearned") for key in ("models", "weights", "files"))
     arrays = _walk_arrays(known.get("arrays"))
     rows: Mapping[str, Any] = next((array for path, array in arrays if path[:2] == ("unlearned", "forget")), {})
-    layers = wording.describe_layers(report)
+    layers = words.describe_layers(report)
     when = str(known.get("created_at", ""))
     when = when[:16].replace("T", " ") + (" UTC" if when.endswith("+00:00") else "")
     name = report.declared.get("model") or models.rpartition(".")[2] or places
@@ -144,7 +177,7 @@ def _list_reading(report: Report) -> list[tuple[str, str]]:
     """Where and how the representations were read: layers, pooling, weights, files, versions, as far as known."""
     known = report.provenance
     rows = []
-    if layers := wording.find_layers(report):
+    if layers := words.find_layers(report):
         rows.append(("Layer" if len(layers) == 1 else f"Layers ({len(layers)})", ", ".join(layers)))
     if known.get("pooling"):
         rows.append(("Pooling", str(known["pooling"])))
@@ -161,7 +194,7 @@ def _draw_distributions(report: Report) -> list[DistributionFigure]:
     scores = report.distributions.scores
     deciding = {contrast.score for name, contrast in CONTRASTS.items() if contrast.decides and name in scores}
     titles = {
-        name: contrast.score_title or wording.title_contrast(name)
+        name: contrast.score_title or words.title_contrast(name)
         for name, contrast in CONTRASTS.items()
         if name in scores and (contrast.decides or contrast.score not in deciding)
     }

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 PLAIN = [ALIKE, NOT_JUDGED]  # findings of records that do not stand out
+_TEXTS = ("text", "finding", "verdict")
 _N_FIRST = 25
 _MOST_CHARACTERS = 8_000_000
 
@@ -21,6 +22,16 @@ COLUMNS = {
     "id": ("Record", "text", "Its id."),
     "group": ("Group", "text", "The erasure request, or person, that it belongs to."),
     "n_records": ("Records", "count", "Forget records in the group."),
+    "remaining": (
+        "Remaining",
+        "percent",
+        "How much remains: 0% is like records that were never trained on, 100% like typical records that were.",
+    ),
+    "low": ("From", "percent", "Lower end of its interval."),
+    "high": ("To", "percent", "Upper end of its interval."),
+    "at_least": ("At least", "percent", "One-sided lower limit."),
+    "at_most": ("At most", "percent", "One-sided upper limit, from which the verdict is read."),
+    "verdict": ("Verdict", "verdict", "Of this group, by the rule of the whole audit."),
     "n_flagged": ("Flagged", "count", "How many of these records stand out individually."),
     "finding": (
         "Finding",
@@ -108,14 +119,14 @@ def show_table(
 def _describe(values: "pd.Series[Any]", columns: Mapping[str, tuple[str, str, str]]) -> Column:
     is_number = getattr(values.dtype, "kind", "O") in "fiu"
     label, kind, meaning = columns.get(str(values.name), (str(values.name), "number", ""))
-    if kind not in ("text", "finding") and not is_number:
+    if kind not in _TEXTS and not is_number:
         kind = "text"
     return Column(show_text(values.name), show_text(label), kind, meaning, choose_digits(values) if is_number else 0)
 
 
 def _plain(values: "pd.Series[Any]", column: Column, limit: int) -> list[Any]:
     """Numbers to nine digits, everything else as visible text, missing values as None."""
-    if column.kind not in ("text", "finding"):
+    if column.kind not in _TEXTS:
         return [float(f"{value:.9g}") if math.isfinite(value) else None for value in values]
     texts = (None if is_missing else show_text(value) for value, is_missing in zip(values, values.isna(), strict=True))
     return [text if text is None or len(text) <= limit else f"{text[:limit]}\u2026" for text in texts]
@@ -125,10 +136,12 @@ def _format(value: Any, column: Column) -> str:
     """A cell's text, by the same rules as tables.js."""
     if value is None:
         return DASH
-    if column.kind in ("text", "finding"):
+    if column.kind in _TEXTS:
         return str(value)
     if column.kind == "p":
         return format_p(value)
     if column.kind == "count":
         return f"{value:,.0f}"
+    if column.kind == "percent":
+        return f"{format_number(100 * value, 0)}%"
     return format_number(value, column.digits, is_signed=column.kind == "signed")

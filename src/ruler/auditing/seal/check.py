@@ -197,6 +197,13 @@ def _check_verdict(report: Report) -> Iterator[Check]:
         for name, attack in own.attacks.items()
         if attack.verdict != report.attacks[name].verdict or repr(attack) != repr(report.attacks[name])
     ]
+    wrong += [
+        f"What is said of the {name} does not follow from the numbers."
+        for name in ("outputs", "layers")
+        if repr(getattr(own, name)) != repr(getattr(report, name))
+    ]
+    if own.groups is not None and report.groups is not None and not own.groups.equals(report.groups):
+        wrong.append("The verdicts of the groups do not follow from their numbers.")
     if repr(own.damage) != repr(report.damage):
         wrong.append("Whether the model still works does not follow from its numbers.")
     for fault in wrong:

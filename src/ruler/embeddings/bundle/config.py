@@ -19,6 +19,14 @@ S = TypeVar("S")
 T = TypeVar("T")
 Places = Mapping[str, Path | list[Path]]
 _OLD_EMBEDDINGS = re.compile(r"(unlearned|oracle|original)_(forget|retain|held_out)")
+_OLD_SETTINGS = {
+    "margin": "limit, the most that may remain, from 0 (never seen) to 1 (trained on)",
+    "margin_chosen_by": "limit_chosen_by",
+    "share_limit": "limit, the most that may remain, from 0 (never seen) to 1 (trained on)",
+}
+"""Settings of earlier versions -> what to write instead."""
+
+_MODELS = ("unlearned", "oracle", "original", "reference")
 
 
 class _Table(BaseModel):
@@ -28,14 +36,16 @@ class _Table(BaseModel):
 class ModelsTable(_Table):
     """``[models]``: a function that builds the architecture and a checkpoint for each model, or a folder for each.
 
+    ``reference`` is a model, or several, that never saw the forget or the held-out records.
     ``base`` is the model that LoRA adapters are merged into. ``dtype``, ``load_in`` and ``device_map`` say how folders
-    are loaded, ``pooling`` what of a text is read, ``attack`` after which attacks models are audited again.
+    are loaded, ``pooling`` what of a text is read, ``attack`` what else is tried on the models.
     """
 
     factory: str | None = None
     unlearned: str
     oracle: str | list[str] | None = None
     original: str | None = None
+    reference: str | list[str] | None = None
     base: str | None = None
     layer: str | list[str] | None = None
     pooling: Literal["completion", "last", "span"] | None = None
@@ -72,6 +82,7 @@ class EmbeddingsTable(_Table):
     unlearned: str
     oracle: str | list[str] | None = None
     original: str | None = None
+    reference: str | list[str] | None = None
     strata: str | None = None
 
 
@@ -85,6 +96,8 @@ class EvidenceTable(_Table):
     model: str | None = None
     oracle_made: str | None = None
     oracle_declared_by: str | None = None
+    reference_made: str | None = None
+    reference_declared_by: str | None = None
     held_out_declared_by: str | None = None
 
 
@@ -176,11 +189,11 @@ def list_places(config: AuditConfig, folder: Path) -> dict[str, Path | list[Path
         {'unlearned': PosixPath('bundle/rows'), 'groups': PosixPath('bundle/whose.csv')}
     """
     models = config.embeddings or config.models
-    named = models.model_dump(include={"unlearned", "oracle", "original", "base"}) if models else {}
+    named = models.model_dump(include={*_MODELS, "base"}) if models else {}
     sides = config.data.model_dump(include=set(SIDES)) if config.data else {}
     places = locate({**named, **sides, "groups": config.groups}, folder)
     if config.models is not None and config.models.factory is None and "base" not in places:
-        found = [places[name] for name in ("unlearned", "oracle", "original") if name in places]
+        found = [places[name] for name in _MODELS if name in places]
         flat = [one for place in found for one in (place if isinstance(place, list) else [place])]
         bases = dict.fromkeys(find_base(one, folder) for one in flat if is_adapter(one))
         if len(bases) > 1:
@@ -229,6 +242,8 @@ def _explain(error: ValidationError, path: Path, settings: list[str]) -> str:
         advice = f'Write {old[1]} = "DIR", a folder that holds {old[2]}.* and the other sides.'
     elif table == "data" and key == "test":
         advice = "Write held_out: the records that no model was trained on."
+    elif table == "settings" and key in _OLD_SETTINGS:
+        advice = f"Write {_OLD_SETTINGS[key]}."
     else:
         advice = f"Did you mean {near[0]!r}?" if near else f"Known are {', '.join(known)}."
     return f"{path} must have known keys only; got {place!r}. {advice}"

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from ruler.auditing import AuditSettings, audit_evidence, gather_evidence
 from ruler.auditing.contrasts import OWN
-from ruler.auditing.findings import Report
+from ruler.auditing.findings import SEEN, Report
 from ruler.core.arithmetic import similarity_of_unit_rows
 from ruler.core.types import Embeddings, IndexArray, Partition
 from ruler.experiment.cell import (
@@ -126,22 +126,28 @@ class DiagnosticEngine:
         """Audit a model with held-out records as its control.
 
         Returns:
-            ``verdict``; of each contrast that decides its own verdict, effect (AUC) and p-value; ``seen``, the names of
-            the contrasts that were able to see such records; ``damage_similarity`` and ``damage_skill``. What could not
-            be measured is absent.
+            ``verdict``; of what the model says (``outputs``) and what its layers hold (``layers``) the verdict and what
+            remains, with its interval; of each contrast that decides its own verdict, effect (AUC) and p-value;
+            ``seen``, the names of the contrasts by which training leaves a trace that can be seen; and
+            ``damage_similarity`` and ``damage_skill``. What could not be measured is absent.
         """
         given = {"unlearned": model, "oracle": oracle, "original": original}
         known = {name: one for name, one in given.items() if isinstance(one, AuditableModel)}
-        outputs = {
+        answers = {
             name: {accuracy: float(one.alone[column]) for accuracy, column in _ACCURACIES.items()}
             for name, one in known.items()
         }
         sides: dict[str, Any] = {name: one.sides for name, one in known.items()}
         search = partial(find_neighbors, device=self._device)
         evidence = gather_evidence(**sides, settings=_AUDIT_SETTINGS, search=search)
-        report = audit_evidence(evidence, outputs=outputs, contrasts=OWN)
+        report = audit_evidence(evidence, answers=answers, contrasts=OWN)
         self._keep(report, known["unlearned"])
         found: Scores = {"verdict": report.verdict}
+        for family, own in (("outputs", report.outputs), ("layers", report.layers)):
+            found[f"{family}_verdict"] = own.verdict
+            if own.remaining is not None:
+                numbers = {"": own.remaining.value, "_low": own.remaining.low, "_high": own.remaining.high}
+                found |= {f"{family}_remaining{end}": number for end, number in numbers.items()}
         deciding = {name: metric for name, metric in report.metrics.items() if OWN[name].decides}
         for name, metric in deciding.items():
             found |= {
@@ -149,7 +155,9 @@ class DiagnosticEngine:
                 f"{name}_effect": metric.effect,
                 f"{name}_p_value": metric.p_value,
             }
-        found["seen"] = ",".join(name for name, one in deciding.items() if one.sensitivity and one.sensitivity.is_seen)
+        found["seen"] = ",".join(
+            name for name, one in deciding.items() if any(own.visibility >= SEEN for own in one.remaining.values())
+        )
         if report.damage is not None:
             found |= {"damage_similarity": report.damage.similarity, "damage_skill": report.damage.skill}
         return found | compare_layers(known["unlearned"], known["oracle"]) | self._measure_peers(known)

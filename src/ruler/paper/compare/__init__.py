@@ -27,8 +27,9 @@ class Comparison:
 
     Args:
         runs: One row per method, its settings, seed and draw of a forget set: verdict, by which contrasts the audit
-            could see the forget records at all (``seen``), where its report lies in ``out`` if it was saved, effects,
-            accuracies, cost beside retraining, peers' metrics.
+            could see the forget records at all (``seen``), where its report lies in ``out`` if it was saved, what
+            remains in what the model says and what its layers hold, effects, accuracies, cost beside retraining, peers'
+            metrics.
         table: One row per method and its settings: means over runs, with 95% intervals (``_low``, ``_high``).
         missing: One row per number that has no value: method, metric, reason, and in how many runs.
         choices: One row per run and candidate, where settings were chosen: its score in the rehearsal, smaller is
@@ -47,7 +48,7 @@ class Comparison:
     out: Path
 
     def __str__(self) -> str:
-        rows = self.table[["title", "verdicts", "left", "held_out_accuracy", "cost"]]
+        rows = self.table[["title", "verdicts", "outputs_remaining", "layers_remaining", "held_out_accuracy", "cost"]]
         return str(rows.to_string(index=False, float_format=lambda value: f"{value:.3f}", na_rep="n/a"))
 
 

@@ -1,4 +1,4 @@
-"""Tables of a comparison -> places on paper: what is left against what is kept and costs, layers, ranks."""
+"""Tables of a comparison -> places on paper: what remains against what is kept and costs, layers, ranks."""
 
 import json
 import math
@@ -40,8 +40,8 @@ def find_tones(runs: "pd.DataFrame") -> dict[str, str]:
 
 
 def draw_kept(table: "pd.DataFrame", tones: Mapping[str, str], kept: str) -> Drawing | None:
-    """What is left against the accuracy that is kept: best is below and to the right."""
-    rows = table.dropna(subset=["left", kept])
+    """What remains against the accuracy that is kept: best is below and to the right."""
+    rows = table.dropna(subset=["remaining", kept])
     if rows.empty:
         return None
     values = rows[kept].tolist()
@@ -56,8 +56,8 @@ def draw_kept(table: "pd.DataFrame", tones: Mapping[str, str], kept: str) -> Dra
 
 
 def draw_cost(table: "pd.DataFrame", tones: Mapping[str, str]) -> Drawing | None:
-    """What is left against cost, on a logarithmic scale with retraining, at ``one``: best is below and to the left."""
-    rows = table[(table["cost"] > 0) & table["left"].notna()]
+    """What remains against cost, on a logarithmic scale with retraining, at ``one``: best is below and to the left."""
+    rows = table[(table["cost"] > 0) & table["remaining"].notna()]
     if rows.empty:
         return None
     logs = list(map(math.log10, rows["cost"].tolist()))
@@ -76,9 +76,9 @@ def _draw_points(
     rows: "pd.DataFrame", tones: Mapping[str, str], places: Sequence[float], words: Sequence[str], *, best_x: int
 ) -> dict[str, Any]:
     """Methods as points, and the line through those that no other beats in both."""
-    lefts = rows["left"].tolist()
-    up = Axis(0.0, max(0.1, 1.1 * max(lefts)), LOW, TOP)
-    dots = list(zip(places, map(up.place, lefts), strict=True))
+    found = rows["remaining"].tolist()
+    up = Axis(0.0, max(0.1, 1.1 * max(found)), LOW, TOP)
+    dots = list(zip(places, map(up.place, found), strict=True))
     labels = place_labels(dots, rows["title"].tolist())
     marks = [
         Drawing(
@@ -88,7 +88,7 @@ def _draw_points(
             x=x,
             y=y,
             label=label,
-            words=f"{row['title']}: left {row['left']:.3f}, {text}",
+            words=f"{row['title']}: {row['remaining']:.3f} remains, {text}",
         )
         for row, (x, y), label, text in zip(rows.to_dict("records"), dots, labels, words, strict=True)
     ]

@@ -22,13 +22,15 @@ if TYPE_CHECKING:
     import pandas as pd
 
 PAGE, NUMBERS = "leaderboard.html", "leaderboard.csv"
-_MEANS = ("left", "held_out_accuracy", "retain_accuracy", "forget_accuracy", "cost")
+_MEANS = ("remaining", "held_out_accuracy", "retain_accuracy", "forget_accuracy", "cost")
 _TEXTS = ("method", "title", "dataset", "model", "forget", "verdict")
 _COLUMNS = {
-    "rank": Measure("Mean rank", "By what is left, among the methods that are in all comparisons; 1 is best."),
+    "rank": Measure("Mean rank", "By what remains, among the methods that are in all comparisons; 1 is best."),
     "erased": Measure("Erased", "Share of runs with the verdict erased."),
-    "left": Measure("Left", "Largest distance from 0.5 among the effects that decide the verdict, in [0, 0.5]."),
-    "left_gap": Measure("Left beyond retraining", "What is left, less that of retraining on the same data."),
+    "remaining": Measure(
+        "Remaining", "How far what the model says or what its layers hold is from 0, never trained on; 1 is trained on."
+    ),
+    "remaining_gap": Measure("Remaining beyond retraining", "What remains, less that of retraining on the same data."),
     "accuracy_gap": Measure("Accuracy beside retraining", "Held-out accuracy, less that of retraining."),
     "cost": Measure("Cost", "Time that the method takes, as a multiple of retraining's."),
 }
@@ -100,23 +102,23 @@ def _gather(runs: Sequence["pd.DataFrame"], names: Sequence[str]) -> "pd.DataFra
         retrained = table[table["method"] == "retrain"]
         for title, part in table.groupby("title", sort=False):
             means = {key: float(part[key].mean()) for key in _MEANS}
-            gaps = (float(means[key] - retrained[key].mean()) for key in ("left", "held_out_accuracy"))
+            gaps = (float(means[key] - retrained[key].mean()) for key in ("remaining", "held_out_accuracy"))
             head = {"comparison": name, "method": part["method"].iloc[0], "title": title, "runs": len(part)}
             erased = {"erased": float((part["verdict"] == "erased").mean())}
-            rows.append(head | erased | means | dict(zip(("left_gap", "accuracy_gap"), gaps, strict=True)))
+            rows.append(head | erased | means | dict(zip(("remaining_gap", "accuracy_gap"), gaps, strict=True)))
     numbers: pd.DataFrame = pandas.DataFrame(rows)
     return numbers
 
 
 def _summarise(numbers: "pd.DataFrame", n_compared: int) -> "pd.DataFrame":
     """One row per method: means over comparisons, the best rank first; methods that were not in all come last."""
-    names = ["erased", "left", "left_gap", "held_out_accuracy", "accuracy_gap", "cost"]
+    names = ["erased", "remaining", "remaining_gap", "held_out_accuracy", "accuracy_gap", "cost"]
     table: pd.DataFrame = numbers.groupby(["title", "method"], sort=False)[names].mean().reset_index()
-    values = numbers.pivot_table(index="comparison", columns="title", values="left", sort=False)
+    values = numbers.pivot_table(index="comparison", columns="title", values="remaining", sort=False)
     whole = values.dropna(axis="columns")
     ranks = whole.rank(axis="columns").mean()
     table["rank"] = table["title"].map(ranks) if len(whole) == n_compared else math.nan
-    return table.sort_values(["rank", "left"], kind="stable", ignore_index=True)
+    return table.sort_values(["rank", "remaining"], kind="stable", ignore_index=True)
 
 
 def _render(
@@ -125,7 +127,10 @@ def _render(
     pandas = load_optional("pandas", "a leaderboard")
     tones = find_tones(pandas.concat([one[["title", "verdict"]] for one in runs], ignore_index=True))
     diagrams = []
-    for name, heading, is_less_better in (("left", "Left", True), ("held_out_accuracy", "Held-out accuracy", False)):
+    for name, heading, is_less_better in (
+        ("remaining", "Remaining", True),
+        ("held_out_accuracy", "Held-out accuracy", False),
+    ):
         values = numbers.pivot_table(index="comparison", columns="title", values=name, sort=False, dropna=False)
         ordered = values[[title for title in table["title"] if title in values.columns]]
         diagrams.append(draw_ranks(ordered, tones, heading, "comparisons", is_less_better=is_less_better))
@@ -153,8 +158,8 @@ def _render(
 def _show_cell(part: "pd.DataFrame") -> dict[str, str]:
     """A method in one comparison, in a few words; nothing where it was not tried."""
     if part.empty:
-        return {"tone": "", "verdicts": "", "left": "", "cost": ""}
+        return {"tone": "", "verdicts": "", "remaining": "", "cost": ""}
     tone = find_tones(part)[part["title"].iloc[0]]
     count = int((part["verdict"] == tone).sum())
-    means = {name: format_number(part[name].mean(), 3) for name in ("left", "cost")}
+    means = {name: format_number(part[name].mean(), 3) for name in ("remaining", "cost")}
     return {"tone": tone, "verdicts": f"{tone} {count}/{len(part)}", **means}

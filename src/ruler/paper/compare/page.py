@@ -1,4 +1,4 @@
-"""A comparison as one page to look at: verdicts, what is left against what is kept, cost, and every number."""
+"""A comparison as one page to look at: verdicts, what remains against what is kept, cost, and every number."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -32,7 +32,7 @@ def render_page(
     places = runs[["seed", "draw"]].drop_duplicates().to_dict("records")
     metrics, tones = settings.list_metrics(), find_tones(runs)
     kept = "held_out_accuracy" if settings.family == "classifier" else "retain_accuracy"
-    short = ("left", kept, "cost")
+    short = ("outputs_remaining", "layers_remaining", kept, "cost")
     return render(
         "compare.html.j2",
         settings=settings,
@@ -112,8 +112,8 @@ def _say_headline(runs: "pd.DataFrame") -> tuple[str, str]:
 
 
 def _rank(runs: "pd.DataFrame", tones: Mapping[str, str], kept: str) -> Iterator[Drawing | None]:
-    """Methods ranked in every run, by what is left and by what is kept."""
-    for name, is_less_better in (("left", True), (kept, False)):
+    """Methods ranked in every run, by what remains and by what is kept."""
+    for name, is_less_better in (("remaining", True), (kept, False)):
         values = runs.pivot(index=["seed", "draw"], columns="title", values=name)[runs["title"].unique()]
         yield draw_ranks(values, tones, describe(name).title, "runs", is_less_better=is_less_better)
 

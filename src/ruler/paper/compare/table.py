@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ruler.core.optional import load_optional
 from ruler.experiment.compare.settings import GRID, CompareSettings
 from ruler.experiment.grid import Cell
-from ruler.experiment.rows import DECIDING
+from ruler.experiment.rows import FAMILIES
 from ruler.metrics.peers import PEERS
 from ruler.paper.results import title_of
 from ruler.paper.typeset import end_row, escape_latex, print_csv
@@ -30,7 +30,15 @@ class Measure(NamedTuple):
 
 
 OWN: dict[str, Measure] = {
-    "left": Measure("Left", "Largest distance from 0.5 among the effects that decide the verdict, in [0, 0.5]."),
+    "remaining": Measure(
+        "Remaining", "How far what the model says or what its layers hold is from 0, never trained on; 1 is trained on."
+    ),
+    "outputs_remaining": Measure(
+        "Remaining, says", "What remains in what the model says: 0 as never trained on, 1 as trained on."
+    ),
+    "layers_remaining": Measure(
+        "Remaining, holds", "What remains in what its layers hold: 0 as never trained on, 1 as trained on."
+    ),
     "held_out_accuracy": Measure(
         "Held-out accuracy", "Share of right answers, or of right tokens, on held-out records."
     ),
@@ -51,9 +59,10 @@ OWN: dict[str, Measure] = {
 }
 """What is measured of every model besides peers' metrics."""
 
-_SHORT = ("left", "held_out_accuracy", "retain_accuracy", "forget_accuracy", "cost")
+_SHORT = ("remaining", "held_out_accuracy", "retain_accuracy", "forget_accuracy", "cost")
 _KEYS = ("method", "options", "seed", "forget_seed")
 _UNMEASURED = "The audit could not measure it; its report, which --reports saves, says why."
+_UNSEEN = "In this run training leaves no trace of such records that can be seen, so nothing can be divided by it."
 _ONE_RUN = "An interval needs at least two runs."
 
 
@@ -88,11 +97,13 @@ def _read_run(cell: Cell, row: Mapping[str, Any] | None, error: str) -> dict[str
     if row is None:
         return {**head, **values, **texts, "reasons": json.dumps({"verdict": error})}
     head |= {"n_forget": row["n_forget"], "verdict": row["verdict"], "seen": row["seen"] or ""}
-    effects = [abs(row[f"{name}_effect"] - 0.5) for name in DECIDING if not math.isnan(row[f"{name}_effect"])]
     peers, reasons = json.loads(row["peers"]), json.loads(row["reasons"])
     is_original = cell.method == "original"
     values |= {name: row[name] for name in OWN if name in row}
-    values |= {"left": max(effects, default=math.nan), "held_out_accuracy": row["test_accuracy"]}
+    found = {f"{name}_remaining": _read_remaining(row, name) for name in FAMILIES}
+    values |= {**found, "held_out_accuracy": row["test_accuracy"]}
+    values["remaining"] = math.nan if any(map(math.isnan, found.values())) else max(map(abs, found.values()))
+    reasons |= {name: _UNSEEN for name in ("remaining", *found) if math.isnan(values[name])}
     values["cost"] = 0.0 if is_original else row["unlearning_s"] / row["retraining_s"]
     values |= {name: peers[name] for name in recipe["metrics"] if peers[name] is not None}
     if is_original:
@@ -100,6 +111,12 @@ def _read_run(cell: Cell, row: Mapping[str, Any] | None, error: str) -> dict[str
     reasons |= {name: _UNMEASURED for name, value in values.items() if math.isnan(value) and name not in reasons}
     texts |= {name: row[name] for name in texts if isinstance(row[name], str)}
     return {**head, **values, **texts, "reasons": json.dumps(reasons)}
+
+
+def _read_remaining(row: Mapping[str, Any], family: str) -> float:
+    """What remains; NaN where its interval has no end."""
+    value, low, high = (row[f"{family}_remaining{end}"] for end in ("", "_low", "_high"))
+    return float(value) if math.isfinite(low) and math.isfinite(high) else math.nan
 
 
 def _show_settings(options: Mapping[str, Any]) -> str:
@@ -163,7 +180,7 @@ def to_csv(table: "pd.DataFrame", missing: "pd.DataFrame") -> str:
 
 
 def to_latex(table: "pd.DataFrame", settings: CompareSettings) -> str:
-    """The verdicts, what is left, what is kept and the cost as LaTeX, for the package booktabs."""
+    """The verdicts, what remains, what is kept and the cost as LaTeX, for the package booktabs."""
     lines = [
         rf"% {settings.seeds} seeds, {settings.draws} forget sets; mean and half the width of the 95\% interval",
         rf"\begin{{tabular}}{{ll{'r' * len(_SHORT)}}}",

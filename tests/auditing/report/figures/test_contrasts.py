@@ -5,23 +5,31 @@ from dataclasses import replace
 import numpy as np
 from tests.auditing.report.factory import NAN, make_report
 
+from ruler.auditing.findings import Given, Part
 from ruler.auditing.report.figures import draw_layers, draw_loss_roc, draw_roc
 from ruler.auditing.report.page import render_page
 
 
 def test_layer_profiles():
-    report = make_report(n_layers=12)
-    profiles = draw_layers(report)
-    assert [profile.metric.name for profile in profiles] == ["m2", "m4", "norm", "loss"]
+    profiles = draw_layers(make_report(n_layers=12))
+    assert [(profile.metric.name, profile.what) for profile in profiles] == [
+        ("readout", "what remains"),
+        ("m2", "AUC"),
+        ("m4", "AUC"),
+        ("norm", "AUC"),
+    ]
     first = profiles[0]
-    assert first.sentence == "Strongest at transformer.h.11, layer 12 of 12 (AUC 0.24 [0.15, 0.33])."
-    assert first.strongest == 12
-    assert first.original
-    heights = [float(place.split()[1]) for place in first.line[1:].split("L")]
+    assert first.sentence == (
+        "Differs most at transformer.h.11, layer 12 of 12 (84% [75%, 93%] remains, AUC 0.76 [0.67, 0.85])."
+    )
+    assert first.strongest == first.points[-1].x
+    heights = [point.y for point in first.points]
     assert len(heights) == 12
-    assert heights == sorted(heights)  # ever further below 0.5
+    assert heights == sorted(heights, reverse=True)  # ever more remains, and up is smaller
+    assert first.band[0] < first.middle < first.band[1]
+    assert profiles[1].band is None
+    assert {tick.label for tick in first.rises} >= {"0%", "100%"}
     assert draw_layers(make_report(n_layers=1)) == []
-    assert not draw_layers(make_report(n_layers=3, has_original=False))[0].original
 
 
 def test_layer_profiles_without_a_number_or_a_name():
@@ -29,7 +37,7 @@ def test_layer_profiles_without_a_number_or_a_name():
     m2 = report.metrics["m2"]
     layers = (replace(m2.layers[0], effect=NAN, effect_interval=(NAN, NAN)), *m2.layers[1:])
     report.metrics["m2"] = replace(m2, layer=None, layers=layers)
-    profile = draw_layers(report)[0]
+    profile = draw_layers(report)[1]
     assert profile.line.count("L") == 38
     assert profile.strongest is None
     assert len(profile.depths) <= 12
@@ -55,17 +63,17 @@ def test_roc_lies_within_the_drawing_and_stays_small():
 def test_loss_roc_shows_the_report_s_own_auc():
     report = make_report()
     loss = report.metrics["loss"]
-    below = draw_loss_roc(report)
-    assert below.label == "AUC 0.54 [0.45, 0.63]"  # 0.46 from the other side
-    assert "lowest first, reaches an AUC of 0.54 [0.45, 0.63]." in below.sentence
-    assert "In the tables it is 0.46" in below.sentence
-    assert below.path.startswith("M48 244L")
-    assert below.path.endswith("L428 34")
-    report.metrics["loss"] = replace(loss, effect=0.7, effect_interval=(0.6, 0.8))
-    above = draw_loss_roc(replace(report, pairing=None))
-    assert above.sentence.endswith("by their loss, highest first, reaches an AUC of 0.70 [0.60, 0.80].")
-    report.metrics["loss"] = replace(loss, test="hybrid")
-    assert "the curve is that of this model alone" in draw_loss_roc(report).sentence
+    above = draw_loss_roc(report)
+    assert above.label == "AUC 0.76 [0.67, 0.85]"
+    assert "what references have, highest first, reaches an AUC of 0.76 [0.67, 0.85]." in above.sentence
+    assert above.path.startswith("M48 244L")
+    assert above.path.endswith("L428 34")
+    report.metrics["loss"] = replace(loss, place=Part(0.3, (0.2, 0.4), 0.01))
+    below = draw_loss_roc(replace(report, given=Given()))
+    assert (
+        "by their confidence in the right answer, lowest first, reaches an AUC of 0.70 [0.60, 0.80]." in below.sentence
+    )
+    assert "In the tables it is 0.30" in below.sentence
 
 
 def test_no_loss_roc_without_losses_or_held_out_records():

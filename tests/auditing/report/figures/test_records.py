@@ -5,10 +5,9 @@ import pytest
 from tests.auditing.report.factory import NAN, make_report
 
 from ruler.auditing.findings import Plane
-from ruler.auditing.report.figures import draw_distributions, draw_plane, draw_ranks, fit_effects
+from ruler.auditing.report.figures import draw_distributions, draw_plane, draw_ranks
 from ruler.auditing.report.figures.axes import EDGE, WIDTH
 from ruler.auditing.report.page import render_page
-from ruler.auditing.report.wording import find_strongest
 
 
 def test_histogram_holds_every_record_within_the_drawing():
@@ -36,8 +35,6 @@ def test_nothing_to_draw():
     assert draw_distributions("oracle", "title", {"forget": np.array([NAN])}) is None
     report = make_report(has_oracle=False)
     report.metrics.clear()
-    assert fit_effects(report) is None
-    assert find_strongest(report) is None
     report.distributions.rank_counts.clear()
     assert draw_ranks(report.distributions) is None
     assert "<h1" in render_page(report)
@@ -47,7 +44,7 @@ def test_ranks_below_and_above():
     figure = draw_ranks(make_report().distributions)
     assert figure.outline
     assert len(figure.bars) <= 20
-    assert not draw_ranks(make_report(n_held_out=0).distributions).outline
+    assert not draw_ranks(make_report("inconclusive", n_held_out=0).distributions).outline
 
 
 def test_plane_marks_every_record_within_the_frame():

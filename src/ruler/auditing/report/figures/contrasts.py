@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ruler.auditing.findings import LayerFinding, MetricFinding, Report
+from ruler.auditing.findings import LayerFinding, MetricFinding, Remaining, Report, find_worst
 from ruler.auditing.report.display import format_estimate, format_number
-from ruler.auditing.report.figures.axes import EDGE, WIDTH, Axis, Tick, fit_around_half, round_step
-from ruler.auditing.report.wording import list_metrics, name_contrast
+from ruler.auditing.report.figures.axes import WIDTH, Axis, Tick, fit_around_half, round_step
+from ruler.auditing.report.figures.scale import fit_scale
+from ruler.auditing.report.words import format_remaining, has_neutral, list_metrics, name_contrast
 from ruler.core.types import FloatArray
 
 _MOST_DEPTHS = 12
@@ -21,26 +22,41 @@ Rates = tuple[FloatArray, FloatArray]
 
 
 @dataclass(frozen=True)
+class LayerPoint:
+    """One layer of a profile: its place, and the ends of its interval if they are known."""
+
+    x: float
+    y: float
+    interval: tuple[float, float] | None
+
+
+@dataclass(frozen=True)
 class LayerProfile:
-    """One contrast at every layer that was read.
+    """One contrast at every layer that was read: what remains there or, if it has no scale, its AUC.
 
     Args:
-        across: Scale of the depth, the first layer being 1.
-        up: Scale of the AUC.
-        strongest: Depth of the layer that differs most, if it is known.
-        line: Path through the AUCs.
-        original: Path through the original model's; empty where it was not given.
-        depths: Ticks below.
+        what: What is drawn, for headings.
+        up: Scale of what is drawn.
+        strongest: Place of the layer that the finding's numbers come from; None if it is not known.
+        band: Ends of the limit; None for an AUC.
+        middle: Where nothing remains, or where an AUC is 0.5.
+        points: Layers with a number.
+        line: Path through them.
+        depths: Ticks below, the first layer being 1.
+        rises: Ticks at the side.
     """
 
     metric: MetricFinding
-    across: Axis
+    what: str
     up: Axis
-    strongest: int | None
+    strongest: float | None
+    band: tuple[float, float] | None
+    middle: float
     sentence: str
+    points: tuple[LayerPoint, ...]
     line: str
-    original: str
     depths: tuple[Tick, ...]
+    rises: tuple[Tick, ...]
 
 
 @dataclass(frozen=True)
@@ -89,62 +105,80 @@ class LossRoc:
     up: tuple[Tick, ...]
 
 
-def fit_effects(report: Report) -> Axis | None:
-    """A scale for the deciding contrasts' AUCs and the margin; None where no AUC is known."""
-    metrics = [metric for metric in list_metrics(report, is_deciding=True) if math.isfinite(metric.effect)]
-    if not metrics:
-        return None
-    ends = [
-        end for m in metrics for end in (m.effect, m.spread, m.original_effect, *m.effect_interval, *m.spread_interval)
-    ]
-    return fit_around_half(ends, report.settings.margin, start=EDGE, stop=WIDTH - EDGE)
-
-
 def draw_layers(report: Report) -> list[LayerProfile]:
-    """A profile per deciding contrast that was read at two layers or more."""
+    """A profile per deciding contrast that was read at two layers or more, those with a scale first."""
     metrics = [m for m in list_metrics(report, is_deciding=True) if len(m.layers) > 1]
-    return [_draw_profile(m, report.settings.margin) for m in metrics if any(math.isfinite(e.effect) for e in m.layers)]
+    drawn = [_draw_profile(m, report.settings.limit) for m in metrics if any(math.isfinite(e.effect) for e in m.layers)]
+    return sorted(drawn, key=lambda one: one.band is None)
 
 
-def _draw_profile(metric: MetricFinding, margin: float) -> LayerProfile:
+def choose_scale(found: LayerFinding) -> Remaining | None:
+    """What remains at a layer by its least favourable scale; None if it has none."""
+    return find_worst(one for one in found.remaining.values() if math.isfinite(one.value))
+
+
+def _draw_profile(metric: MetricFinding, limit: float) -> LayerProfile:
     layers = metric.layers
+    amounts = [choose_scale(one) for one in layers]
+    is_scaled = any(amounts)
     across = Axis(1.0, float(len(layers)), 54.0, WIDTH - 20.0)
-    ends = [end for one in layers for end in (one.effect, one.original_effect, *one.effect_interval)]
-    up = fit_around_half(ends, margin, start=200.0, stop=30.0)
+    if is_scaled:
+        wide = fit_scale([end for one in amounts if one is not None for end in (one.low, one.high)], limit)
+        up = Axis(wide.low, wide.high, 200.0, 30.0)
+        rows = [
+            (math.nan, (math.nan, math.nan)) if one is None else (one.value, (one.low, one.high)) for one in amounts
+        ]
+    else:
+        ends = [end for one in layers for end in (one.effect, *one.effect_interval)]
+        up = fit_around_half(ends, 0.1, start=200.0, stop=30.0)
+        rows = [(one.effect, one.effect_interval) for one in layers]
     strongest = next((depth for depth, one in enumerate(layers, start=1) if one.layer == metric.layer), None)
     step = 1 if len(layers) <= _MOST_DEPTHS else max(1, int(round_step(len(layers) / 6)))
-
-    def trace(effects: list[float | None]) -> str:
-        places = [
-            f"{across.place(depth):g} {up.place(effect):g}"
-            for depth, effect in enumerate(effects, start=1)
-            if effect is not None and math.isfinite(effect)
-        ]
-        return "M" + "L".join(places) if len(places) > 1 else ""
-
+    points = tuple(
+        LayerPoint(
+            across.place(depth),
+            up.place(value),
+            None if any(map(math.isnan, ends)) else (up.place(ends[0]), up.place(ends[1])),
+        )
+        for depth, (value, ends) in enumerate(rows, start=1)
+        if math.isfinite(value)
+    )
+    places = [f"{point.x:g} {point.y:g}" for point in points]
+    rises = up.find_ticks(5)
+    if is_scaled:
+        rises = tuple(Tick(tick.at, _as_percent(tick.label), "end") for tick in rises)
     return LayerProfile(
         metric=metric,
-        across=across,
+        what="what remains" if is_scaled else "AUC",
         up=up,
-        strongest=strongest,
+        strongest=None if strongest is None else across.place(strongest),
+        band=(up.place(limit), up.place(-limit)) if is_scaled else None,
+        middle=up.place(0.0 if is_scaled else 0.5),
         sentence=_say_strongest(layers[strongest - 1], strongest, len(layers))
         if strongest
         else f"Read at {len(layers)} layers.",
-        line=trace([one.effect for one in layers]),
-        original=trace([one.original_effect for one in layers]),
+        points=points,
+        line="M" + "L".join(places) if len(places) > 1 else "",
         depths=tuple(
             Tick(across.place(depth), str(depth), "middle")
             for depth in range(1, len(layers) + 1)
             if depth % step == 0 or depth == 1
         ),
+        rises=rises,
     )
+
+
+def _as_percent(label: str) -> str:
+    value = float(label.replace("\u2212", "-"))
+    return f"{100 * value:.0f}%".replace("-", "\u2212")
 
 
 def _say_strongest(found: LayerFinding, depth: int, n_layers: int) -> str:
     numbers = f"AUC {format_estimate(found.effect, found.effect_interval)}"
-    if math.isfinite(found.spread) and abs(found.spread - 0.5) > abs(found.effect - 0.5):
-        numbers = f"AUC of spread {format_estimate(found.spread, found.spread_interval)}"
-    return f"Strongest at {found.layer}, layer {depth} of {n_layers} ({numbers})."
+    amount = choose_scale(found)
+    if amount is not None:
+        numbers = f"{format_remaining(amount)} remains, {numbers}"
+    return f"Differs most at {found.layer}, layer {depth} of {n_layers} ({numbers})."
 
 
 def draw_roc(report: Report) -> RocFigure | None:
@@ -199,16 +233,14 @@ def draw_loss_roc(report: Report) -> LossRoc | None:
     across, up = Axis(0.0, 1.0, _ROC_LEFT, _ROC_RIGHT), Axis(0.0, 1.0, 244.0, 34.0)
     places = [f"{across.place(x):g} {up.place(y):g}" for x, y in zip(false.tolist(), true.tolist(), strict=True)]
     line = "L".join(dict.fromkeys([f"{across.start:g} {up.start:g}", *places, f"{across.stop:g} {up.stop:g}"]))
-    is_low, (low, high) = metric.effect < 0.5, metric.effect_interval
+    is_low, (low, high) = metric.effect < 0.5, metric.place.interval
     estimate = format_estimate(*((1 - metric.effect, (1 - high, 1 - low)) if is_low else (metric.effect, (low, high))))
-    score = "the rank of their loss, less its rank in the oracle," if report.pairing is not None else "their loss,"
+    score = "their confidence in the right answer" + (", less what references have," if has_neutral(report) else ",")
     sentence = (
         f"An attacker who calls records forgotten by {score} {'lowest' if is_low else 'highest'} first, reaches an AUC "
         f"of {estimate}."
     )
-    if metric.test == "hybrid":
-        sentence += " This AUC is 0.5 plus what the oracles do not show; the curve is that of this model alone."
-    elif is_low:
+    if is_low:
         sentence += f" In the tables it is {format_number(metric.effect, 2)}: there, highest comes first."
     return LossRoc(
         sentence=sentence,

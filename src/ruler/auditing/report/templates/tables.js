@@ -2,7 +2,7 @@
 (() => {
   const collator = new Intl.Collator(undefined, { numeric: true, sensitivity: "base" });
   const MOST_PRINTED = 10000; // on paper all records are listed, as an annex
-  const isText = (column) => column.kind === "text" || column.kind === "finding";
+  const isText = (column) => ["text", "finding", "verdict"].includes(column.kind);
 
   // The same rules as display.py, so that the first page does not change when the script takes over.
   function format(value, column) {
@@ -10,10 +10,11 @@
     if (isText(column)) return value;
     if (column.kind === "p") return value < 0.0001 ? "<0.0001" : value.toFixed(value < 0.01 ? 4 : 3);
     if (column.kind === "count") return value.toLocaleString("en");
-    let text = value.toFixed(column.digits);
+    const isPercent = column.kind === "percent";
+    let text = isPercent ? (100 * value).toFixed(0) : value.toFixed(column.digits);
     if (Number(text) === 0) text = text.replace("-", "");
     else if (column.kind === "signed" && value > 0) text = "+" + text;
-    return text.replace("-", "\u2212");
+    return text.replace("-", "\u2212") + (isPercent ? "%" : "");
   }
 
   function fill(cell, value, column, plain) {
@@ -24,7 +25,8 @@
     }
     cell.className = "words";
     const inner = document.createElement(column.kind === "text" ? "bdi" : "span");
-    inner.className = column.kind === "text" ? "name" : "tag " + (plain.includes(text) ? "tag-plain" : "tag-flagged");
+    inner.className = "tag tag-" + (column.kind === "verdict" ? text : plain.includes(text) ? "plain" : "flagged");
+    if (column.kind === "text") inner.className = "name";
     inner.textContent = text;
     cell.append(inner);
     return cell;

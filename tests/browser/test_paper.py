@@ -35,7 +35,7 @@ def test_no_table_is_cut(browser, request, tmp_path):
     assert len(rows) == 120
     assert all(re.search(r"[+\u2212]\d\.\d+$", row.rstrip()) for row in rows)  # the last column holds a shift
     for heading, table in (
-        ("Could the audit have seen it?", "Upper"),
+        ("Remaining, members\u2019", "original Verdict"),
         ("Does the model still work?", "Linear CKA"),
         ("Metrics and tests", "M1 oracle"),
         ("The paper\u2019s own nulls", "misleads"),

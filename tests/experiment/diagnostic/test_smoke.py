@@ -47,9 +47,6 @@ def check(outcomes: list[Outcome]) -> None:
                 "loss_effect",
                 "outputs_verdict",
                 "layers_verdict",
-                "outputs_remaining",
-                "outputs_remaining_low",
-                "outputs_remaining_high",
                 "damage_similarity",
             } <= outcome.scores.keys()
             assert set(filter(None, str(outcome.scores["seen"]).split(","))) <= CONTRASTS.keys()
